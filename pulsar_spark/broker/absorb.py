@@ -82,8 +82,8 @@ class RoundRows:
 
 
 def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome], limit: int) -> RoundRows:
-    """Store the plan's outcome for each cursor of *work* in the bundle; returns the rows to commit, except the round's
-    own. *limit* is the broker's limit of unacknowledged messages, 0 for none."""
+    """Store the plan's outcome for *work* in the bundle; returns the rows to commit, except the round's own. *limit* is
+    the broker's limit of unacknowledged messages, 0 for none."""
     rows = RoundRows(draft.facts, draft.number)
     for asked, affected, outcome in zip(work.cursors, work.affected, planned, strict=True):
         with isolated(of_cursor(asked.cursor)):
@@ -144,8 +144,8 @@ def _absorb_cursor(
 
 
 def _settle_due_lane(cursor: Cursor, changed: list[Page], gone: list[int]) -> tuple[list[Page], list[int]]:
-    """Advance the visible mark-delete and drop what is before it, unless the delay index is being rebuilt. Returns all
-    changed pages and the keys of removed ones, including those given."""
+    """Advance the visible mark-delete and drop what is before it; returns all changed pages and the keys of removed
+    ones. Does nothing while the delay index is rebuilt."""
     if not cursor.due.promotion.is_ready:
         return changed, gone
     cursor.due.settle()
@@ -169,7 +169,6 @@ def _at_positions(cursor: Cursor, ranges: Iterable[Range]) -> Iterator[Range]:
 
 
 def _absorb_lanes(asked: CursorDraft, work: LaneWork | RangeWork, outcome: Outcome, rows: RoundRows) -> None:
-    """Store the outcome of a cursor kept by lane."""
     cursor = asked.cursor
     rows.facts += dead_letter_rows(cursor, work.dead(outcome.ranges))
     rows.delivered += outcome.delivered
@@ -195,7 +194,6 @@ def _acknowledged(ranges: list[Range]) -> int:
 
 
 def _store(asked: CursorDraft, outcome: Outcome) -> None:
-    """Store the outcome for the cursor's counters and its consumers."""
     cursor = asked.cursor
     for said in outcome.consumers:
         consumer = cursor.consumers[said.consumer_id]

@@ -1,8 +1,5 @@
-"""Acknowledgements and returns, noted for the plan.
-
-What is left of a batch depends on the order of requests (3.20), so it is computed here, with protocol.ack_set alone.
-Rules: semantics 3.11-3.20, 4.15, 4.16, 4.21.
-"""
+"""Acknowledgements and returns, noted for the plan. What is left of a batch depends on the order of requests (3.20), so
+it is computed here. Rules: semantics 3.11-3.20, 4.15, 4.16, 4.21."""
 
 from collections.abc import Iterable, Iterator
 
@@ -77,7 +74,6 @@ class Acknowledgements(Desk):
         return str(len(places))
 
     def _waiting(self, draft: CursorDraft, request: Request) -> list[int]:
-        """The places of the waiting entries that the request names."""
         named = None
         if POSITIONS in request.properties:
             named = set(named_positions(request.properties[POSITIONS]).tolist())
@@ -105,8 +101,7 @@ class Acknowledgements(Desk):
             )
 
     def kept_ack_set(self, draft: CursorDraft, position: int) -> ack_sets.AckSet:
-        """What is unacknowledged of an entry, including this round's requests so far. A message outside a batch has
-        index 0."""
+        """What is unacknowledged of an entry, after this round's requests so far; index 0 outside a batch."""
         cursor = draft.cursor
         place = cursor.place(position)
         held = cursor.find(place)
@@ -133,8 +128,8 @@ class Acknowledgements(Desk):
         )
 
     def note(self, taken: Request, alike: Iterable[Request]) -> Iterator[Request]:
-        """Note requests *alike* one of :data:`NOTED` that was just *taken*: of one kind, cursor and consumer. Yields,
-        in turn, those to execute one by one: with properties other than unseen, or that may be refused."""
+        """Note requests *alike* one of :data:`NOTED` that was just *taken*: of one kind, cursor and consumer. Yields
+        those to execute one by one, because they say more or may be refused."""
         cursor = self.cursor_of(taken)
         draft, now, is_ack = self.draft.of(cursor), self.draft.now, taken.kind == "ack"
         end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)

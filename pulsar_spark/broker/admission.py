@@ -1,8 +1,7 @@
 """Validates a row of ``requests`` before it is executed. A row refused here has changed nothing.
 
-Anyone who can write to the table can write any row, so names must follow the grammar, required ids exist, and numbers
-fit tables and calendars. A topic gets its full name, whatever spelling a request uses. A request past its
-``valid_until_ms`` (by its sender's clock) is refused, because the sender was already told that it failed.
+Anyone who can write to the table can write any row, so names, ids and numbers are checked. A request past its
+``valid_until_ms``, by its sender's clock, is refused: its sender was told that it failed.
 """
 
 from functools import lru_cache
@@ -21,8 +20,8 @@ MOST_DELAY_MS = 10**14
 
 
 def admitted(request: Request, *, now: int) -> Request:
-    """*request* with its topic's full name, if it is valid at *now* (microseconds, the machine's clock); raises an
-    error otherwise."""
+    """*request* with its topic's full name; an error if it is not valid at *now* (microseconds, the machine's
+    clock)."""
     if request.topic is not None:
         name = _full_name(request.topic)
         request = request if name == request.topic else request._replace(topic=name)
@@ -41,7 +40,6 @@ def admitted(request: Request, *, now: int) -> Request:
 
 @lru_cache(maxsize=1024)
 def _full_name(topic: str) -> str:
-    """The full name of a topic in any spelling, cached because a round's requests name few topics."""
     return str(parse_topic_name(topic))
 
 

@@ -1,11 +1,8 @@
 """Which ranges of a cursor a round plans, and which pages it rewrites.
 
-Only ranges touched by requests, due times and candidates go through the plan; others stay, even in a rewritten page. So
-a round's cost follows what it changes, not the cursor's size. The first and the last page are always rewritten, since
-mark-delete and the read position move there, but only committed if changed.
-
-Nothing is decided here: an unneeded range passes the plan unchanged. On Exclusive, where any return brings everything
-back, all pending ranges are planned as soon as anything may return.
+Only ranges touched by requests, due times and candidates are planned, so a round's cost follows what it changes. The
+first and last page are always rewritten, since mark-delete and the read position move there, but only committed if
+changed. Nothing is decided here: an unneeded range passes the plan unchanged.
 """
 
 from collections import defaultdict
@@ -29,8 +26,7 @@ PACKED_FROM = 32
 
 
 class Affected(NamedTuple):
-    """The indexes of rewritten pages, their ranges by position, and the ascending numbers of ranges that are
-    planned."""
+    """Indexes of rewritten pages, their ranges by position, and the ascending numbers of planned ranges."""
 
     pages: set[int]
     ranges: Sequence[Range]
@@ -41,7 +37,7 @@ class Affected(NamedTuple):
         return [self.ranges[number] for number in self.numbers]
 
     def with_outcome(self, planned: Sequence[Range]) -> Sequence[Range]:
-        """Its ranges, with the planned ones replaced by *planned*, which is by position."""
+        """Its ranges, with the planned ones replaced by *planned*, by position."""
         if isinstance(self.ranges, PackedRanges):
             return self.ranges.spliced(self.numbers, planned)
         return spliced(self.ranges, self.numbers, planned)
@@ -50,8 +46,8 @@ class Affected(NamedTuple):
 def affected_ranges(
     asked: CursorDraft, *, now: int, offered: Iterable[tuple[int, int]], unread: Iterable[tuple[int, int]]
 ) -> Affected:
-    """What a round touches that executes the requests in *asked*, gives back what is due *now*, and hands out the
-    *offered* ranges (page, number) and the *unread* stretches."""
+    """What a round touches for the requests in *asked*, due times up to *now*, *offered* ranges (page, number) and
+    *unread* stretches."""
     pages = asked.cursor.pages
     if not pages:
         return Affected(set(), [], [])
@@ -75,15 +71,13 @@ def affected_ranges(
 
 
 def _ranges_of(pages: list[Page]) -> Sequence[Range]:
-    """The ranges of *pages*: as objects, or packed if pages are large."""
     if sum(len(page.held) for page in pages) >= PACKED_FROM * len(pages):
         return joined([page.held for page in pages])
     return list(chain.from_iterable(page.ranges for page in pages))
 
 
 def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[Return]:
-    """What consumers give back of their own entries, disjoint: of several requests for an entry the last counts (4.16,
-    4.21)."""
+    """What consumers give back of their own entries, disjoint; the last request for an entry counts (4.16, 4.21)."""
     requests: dict[str, list[Return]] = defaultdict(list)
     for each in asked.returns:
         requests[each.consumer_id].append(each)
@@ -97,7 +91,7 @@ def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[Retu
 
 
 def _latest(requests: list[Return]) -> Iterator[Return]:
-    """One consumer's *requests*, cut by position so that none overlap; the last one made counts."""
+    """One consumer's *requests*, cut by position so that none overlap; the last one counts."""
     ordered = sorted(requests, key=itemgetter(0))
     if all(before.last < behind.first for before, behind in pairwise(ordered)):
         yield from ordered
@@ -125,7 +119,6 @@ def _latest(requests: list[Return]) -> Iterator[Return]:
 
 
 def _inside(returns: Iterable[Return], held: list[Range]) -> Iterator[Return]:
-    """The parts of *returns* inside the ranges *held*; both by position."""
     returns = list(returns)
     firsts, lasts, held_firsts, held_lasts = (
         np.array([*map(itemgetter(end), ranges)], np.int64) for ranges in (returns, held) for end in (0, 1)
@@ -139,18 +132,16 @@ def _inside(returns: Iterable[Return], held: list[Range]) -> Iterator[Return]:
 
 
 def replaying_pages(cursor: Cursor, wall: int) -> Iterator[tuple[int, Page]]:
-    """The pages with entries to be delivered again now, and their indexes. Exclusive and Failover ignore deliver times
-    (2.6)."""
+    """Pages with entries to deliver again now, and their indexes. Exclusive and Failover ignore deliver times (2.6)."""
     until = NEVER - 1 if cursor.is_single_active else wall
     return ((index, cursor.pages[index]) for index in np.flatnonzero(cursor.pages.replays_at <= until).tolist())
 
 
 def offered_ranges(asked: CursorDraft, wall: int, permits: int) -> Iterator[tuple[int, int]]:
-    """(page, range) of entries to deliver again, until permits are used up; ranges count as a whole. Entries that this
-    round acknowledges take no permits.
+    """(page, range) of entries to deliver again, until permits are used up; ranges count as a whole, and entries that
+    this round acknowledges take none.
 
-    The order is by position on Exclusive and Failover. Otherwise returned entries come first, then due ones by deliver
-    time. Pages know this order of their ranges, so few more are looked at than go out.
+    Ordered by position on Exclusive and Failover; otherwise returned entries first, then due ones by deliver time.
     """
 
     def in_order(index: int, page: Page) -> Iterator[tuple[int, int, int, int]]:
@@ -185,8 +176,8 @@ def _spans(asked: CursorDraft, unread: Iterable[tuple[int, int]]) -> Iterator[tu
 
 
 def _overlapped(page_firsts: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) -> list[int]:
-    """The indexes of pages, which begin at *page_firsts*, that contain any of *firsts*..*lasts*. Nothing below three
-    pages, since the first and the last are always rewritten."""
+    """The indexes of pages, which begin at *page_firsts*, that contain any of *firsts*..*lasts*, except the first and
+    the last page."""
     if len(page_firsts) < 3:  # of small cursors there may be many
         return []
     begins, ends = (np.maximum(np.searchsorted(page_firsts, ats, "right") - 1, 0) for ats in (firsts, lasts))
@@ -194,7 +185,6 @@ def _overlapped(page_firsts: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) 
 
 
 def _is_hit(ranges: Sequence[Range], firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
-    """For each of *ranges*, whether it overlaps any of *firsts*..*lasts*."""
     if not len(firsts) or not ranges:
         return np.zeros(len(ranges), bool)
     held_firsts, held_lasts = ends_of(ranges)
@@ -205,8 +195,8 @@ def _is_hit(ranges: Sequence[Range], firsts: np.ndarray, lasts: np.ndarray) -> n
 
 
 def returning(asked: CursorDraft, now: int) -> set[str]:
-    """Consumers whose entries all come back: they left or asked for redelivery, or anything is given back on Exclusive
-    and Failover (2.12)."""
+    """Consumers whose entries all come back: they left or asked for it, or anything is given back on Exclusive and
+    Failover (2.12)."""
     cursor, found = asked.cursor, asked.left | asked.redelivered
     if cursor.is_single_active and (asked.returns or asked.redelivered or (cursor.pages.returns_at <= now).any()):
         found = found | cursor.unacked.keys()

@@ -1,4 +1,4 @@
-"""What a broker's background work shares: a thread that ends with the broker, and things handled in turn."""
+"""A thread that ends with the broker, and things handled in turn."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -9,14 +9,14 @@ T = TypeVar("T")
 
 
 class Background:
-    """A thread that runs from :meth:`start` on. Its function checks :attr:`stopping`, and waits on it."""
+    """A thread that runs from :meth:`start` on, and must watch :attr:`stopping`."""
 
     def __init__(self, name: str):
         self._name, self._thread = name, None
         self.stopping = threading.Event()
 
     def start(self, run: Callable[[], None]) -> None:
-        """Call *run* on the thread; it must return once :attr:`stopping` is set."""
+        """Run *run* on the thread until :attr:`stopping` is set."""
         self._thread = threading.Thread(target=run, name=self._name, daemon=True)
         self._thread.start()
 

@@ -1,7 +1,5 @@
-"""A bundle in memory: topics, cursors, policies, leases and what is set aside, after the latest round.
-
-All of it follows from committed tables (see load_bundle), so losing it costs only a reload.
-"""
+"""A bundle in memory, after the latest round. It follows from committed tables (see load_bundle), so losing it costs
+only a reload."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -33,7 +31,7 @@ from pulsar_spark.table_specs import LEDGERS
 
 
 class Bundle(Topics):
-    """The state of all topics and subscriptions of a bundle, after its latest round."""
+    """All topics and subscriptions of a bundle, with policies, leases and what is set aside."""
 
     def __init__(self, layout: Layout, delay_index: DelayIndex | None = None, served: BundleRange = WHOLE):
         super().__init__(layout, served)
@@ -64,8 +62,8 @@ class Bundle(Topics):
         """Of the topic partitions that have, or had, delayed entries."""
 
     def keep_waiting(self, requests: list[Request]) -> list[dict]:
-        """Keep these requests until the delay index is ready. Returns rows for the changes, for requests that are
-        stored in a commit."""
+        """Keep these requests until the delay index is ready; returns rows for changes among those stored in a
+        commit."""
         waited, waits = (
             {each.place for each in those if each.row is not None} for those in (self.waiting_requests, requests)
         )
@@ -82,31 +80,31 @@ class Bundle(Topics):
         return policy_row(owner, self.topic_id(owner), name, value)
 
     def stopped_rows(self, state: TopicState) -> list[dict]:
-        """The row that says whether a topic is stopped, and why; none if the latest row agrees."""
+        """The row that says whether and why a topic is stopped, unless the latest row agrees."""
         name = str(state.topic.name)
         if self.policies.get((name, TOPIC_STOPPED)) == state.error:
             return []
         return [self.set_policy(name, TOPIC_STOPPED, state.error)]
 
     def policy(self, topic: str, name: str) -> int:
-        """A numeric policy: the topic's own, else its namespace's, else the root's, else the default."""
+        """A numeric policy: of the topic, else its namespace, else the root, else the default."""
         return policy_number(name, self.policy_text(topic, name))
 
     def policy_text(self, topic: str, name: str) -> str:
-        """A policy as it was set, from the same places as :meth:`policy`."""
+        """A policy as text, found like :meth:`policy`."""
         return policy_text(self.policies, topic, name)
 
     def cursors_of(self, topic_id: str) -> list[Cursor]:
         return self.cursors.of_topic(topic_id)
 
     def batch_size(self, cursor: Cursor, position: int) -> int:
-        """The number of messages in a numbered entry; 1 if it is no longer known."""
+        """Messages in a numbered entry; 1 if no longer known."""
         run = next(self.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position), None)
         return run.batch_size if run else 1
 
     def attach_chunks(self, cursor: Cursor, visible: int | None = None) -> None:
-        """Give the cursor its chunked messages, if its partition has any. *visible* is its visible mark-delete so far;
-        None for a new cursor."""
+        """Give the cursor its chunked messages, if its partition has any; *visible* is its visible mark-delete, None
+        for a new cursor."""
         state, partition = self.topics[cursor.topic], cursor.key.partition
         if cursor.chunked is None and state.ledgers(partition).last_chunk_position >= 0:
             passed = cursor.passed_mark_delete
@@ -137,7 +135,7 @@ class Bundle(Topics):
                 state.let_go(partition, firsts[partition])
 
     def stored_runs(self, topic_id: str, partition: int) -> Callable[[int], pa.Table]:
-        """A function that reads the runs of a topic partition below a position."""
+        """Reads the runs of a topic partition below a position."""
         return partial(stored_runs, self.layout.broker_table(LEDGERS.name), topic_id, partition)
 
     # What is delayed
@@ -149,20 +147,19 @@ class Bundle(Topics):
         return self.promotions[key]
 
     def promoted(self) -> Iterator[tuple[TopicState, Promotion]]:
-        """Topics with their promotions, except topics that are set aside."""
+        """Topics and their promotions, without topics that are set aside."""
         for promotion in self.promotions.values():
             state = self.topics.get(promotion.topic)
             if state is not None and self.topic_aside(promotion.topic, promotion.topic_id) is None:
                 yield state, promotion
 
     def delayed_after(self, wall: int, topic_id: str, partition: int) -> int:
-        """The instant after which entries numbered at *wall* wait. It is never before what is promoted, because
-        promotion is in order."""
+        """The instant after which entries numbered at *wall* wait; never before what is promoted."""
         found = self.promotions.get((topic_id, partition))
         return wall if found is None else max(wall, found.until)
 
     def index_new(self, states: Iterable[TopicState]) -> None:
-        """Add to the delay index what was numbered of these topics since the last call."""
+        """Add newly numbered entries of these topics to the delay index."""
         for state in states:
             for partition, runs in groupby(state.newly_delayed, key=itemgetter(0)):
                 self.delay_index.add(state, partition, [run for _, run in runs])
@@ -175,7 +172,7 @@ class Bundle(Topics):
         self.promotions = {key: found for key, found in self.promotions.items() if key[0] != topic_id}
 
     def promotion_facts(self) -> list[dict]:
-        """The rows for changes in promotion; also releases numbers that no cursor needs."""
+        """Rows for changed promotions; first releases numbers that no cursor needs."""
         self.let_go_of_numbers()
         changed = [promotion for promotion in self.promotions.values() if promotion.is_changed]
         return [fact for promotion in changed for fact in promotion_rows(promotion, *promotion.take_changes())]
@@ -192,7 +189,7 @@ class Bundle(Topics):
                 promotion.let_go(needed.get(promotion, promotion.count))
 
     def drop_promoted(self) -> None:
-        """Drop what no cursor needs from the delay index; call it after the commit that released it."""
+        """Drop released entries from the delay index; call it after the commit that released them."""
         for promotion in self.promotions.values():
             promotion.drop_from_index()
 
@@ -211,7 +208,7 @@ class Bundle(Topics):
         return self._aside(SetAside(SUBSCRIPTION, "", "", topic=cursor.topic, **cursor.key._asdict()))
 
     def is_set_aside(self, cursor: Cursor) -> bool:
-        """Is the cursor not served, because it or its topic is set aside?"""
+        """Is the cursor, or its topic, set aside?"""
         return (
             bool(self.set_aside)
             and (self.cursor_aside(cursor) or self.topic_aside(cursor.topic, cursor.key.topic_id)) is not None
@@ -228,8 +225,7 @@ class Bundle(Topics):
         self.leases[client_id] = lease_end(now, self.lease_ms[client_id])
 
     def hear(self, now: int) -> list[str]:
-        """Renew the leases of connected clients that gave a sign of life without a request; returns clients known to be
-        gone."""
+        """Renew leases by signs of life; returns clients known to be gone."""
         gone = self.liveness.gone(self.leases)
         for client_id in self.liveness.take_heard():
             if client_id in self.leases:
@@ -237,7 +233,7 @@ class Bundle(Topics):
         return gone
 
     def consumer_row(self, cursor: Cursor, consumer: Consumer, *, with_ranges: bool) -> dict:
-        """The row of a connected consumer (see facts), with its lease's end by the machine's clock."""
+        """The row of a connected consumer (see facts); its lease ends by the machine's clock."""
         until = self.leases.get(consumer.client_id)
         return consumer_row(
             cursor,

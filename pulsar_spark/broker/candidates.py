@@ -1,9 +1,5 @@
-"""Which cursors could receive something, and when next, without gathering a round.
-
-A cursor takes part in a round if its ranges have requests, an entry is due, or a consumer has permits and there is
-something to deliver. On Key_Shared, a round that finds nothing to deliver notes the state, and no round looks again
-before it changes.
-"""
+"""Which cursors could receive something, and when next, without gathering a round. On Key_Shared, a round that finds
+nothing notes the state, and no round looks again before it changes."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -19,13 +15,12 @@ from pulsar_spark.storage.delta.python_rows import uncollected
 
 
 def next_due(bundle: Bundle, now: int) -> int | None:
-    """The earliest instant after *now* at which a round has work without a request, if both clocks agree; None if
-    nothing waits."""
+    """The earliest instant after *now* with work but no request, if both clocks agree; None if nothing waits."""
     return min((due for due in next_dues(bundle, Instant(now, now)) if due is not None), default=None)
 
 
 def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
-    """The earliest such instant by the broker's own clock, and by the machine's."""
+    """That instant by the broker's own clock, and by the machine's."""
     served = [cursor for cursor in bundle.cursors.awake() if not bundle.is_set_aside(cursor)]
     at_rest = bundle.cursors.next_due()
     own = [due for cursor in served for due in cursor.returns_at() if due > now.own]
@@ -41,8 +36,7 @@ def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
 
 
 def _next_promotions(bundle: Bundle, cursors: Iterable[Cursor], now: Instant) -> Iterator[int]:
-    """When entries of the due lanes come due next, for cursors whose consumers can take some; one query per topic
-    partition."""
+    """When entries of due lanes come due next that consumers can take; one query per topic partition."""
     looked: set[Promotion] = set()
     for cursor in cursors:
         if not takers_of(cursor, now.own) or not _may_take(cursor):
@@ -76,7 +70,7 @@ def takers_of(cursor: Cursor, now: int) -> list[Consumer]:
 
 
 def takes_part(bundle: Bundle, draft: RoundDraft, cursor: Cursor, takers: Collection[Consumer]) -> bool:
-    """Does the cursor have work in this round, if *takers* may receive its entries?"""
+    """Does the cursor have work, if *takers* may receive its entries?"""
     asked = draft.cursors.get(cursor.key)
     if asked is not None and asked.has_work:
         return True
@@ -107,7 +101,7 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]
 
 
 def lay_to_rest(bundle: Bundle, now: Instant, cursor: Cursor, takers: Collection[Consumer]) -> None:
-    """Let a cursor rest that took no part in the round, unless it could get work without being woken."""
+    """Let a cursor without work rest, unless it could get work without being woken."""
     if cursor.due is None and cursor.chunked is None and not cursor.recently_joined:
         own = [*cursor.returns_at(), *([cursor.reads_after] if cursor.reads_after > now.own else [])]
         bundle.cursors.rest(
@@ -127,24 +121,22 @@ def lay_all_to_rest(bundle: Bundle, now: Instant) -> None:
 
 
 def _may_take(cursor: Cursor) -> bool:
-    """Has any consumer permits and is not blocked?"""
     return any(consumer.permits > 0 and not consumer.is_blocked for consumer in cursor.consumers.values())
 
 
 def _was_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> bool:
-    """Has a round found nothing, and nothing changed since?"""
     known = cursor.looked_in_vain
     return known is not None and known[0] == _state(bundle, cursor, takers) and (known[1] is None or known[1] > wall)
 
 
 def note_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> None:
-    """Note that nothing was found for these consumers in the present state."""
+    """Note that nothing was found for these consumers."""
     dues = [cursor.next_replay(wall), cursor.due and cursor.due.promotion.next_due(wall)]
     cursor.looked_in_vain = _state(bundle, cursor, takers), min((due for due in dues if due is not None), default=None)
 
 
 def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tuple:
-    """What decides whether there is anything to deliver, cheap to compare."""
+    """What decides whether there is anything to deliver, for comparison."""
     return (
         bundle.topics[cursor.topic].end_position(cursor.key.partition),
         cursor.mark_delete,
@@ -161,7 +153,7 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
 
 
 def may_catch_up(bundle: Bundle) -> bool:
-    """Is the delay index ready again for a cursor or request that waited for it?"""
+    """Is the delay index ready for a cursor or request that waited?"""
     lanes = [cursor for cursor in bundle.cursors.awake() if cursor.due]
     waits = {
         (cursor.topic, cursor.key.partition, cursor.key.subscription)

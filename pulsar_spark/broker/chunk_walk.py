@@ -1,10 +1,9 @@
-"""Chunked messages that exceed a consumer's limits, or are acknowledged before they are complete. Theory: chunked;
-rule: protocol.chunk_limits.
+"""Chunked messages that exceed a consumer's limits, or are acknowledged incomplete. Theory: chunked; rule:
+protocol.chunk_limits.
 
-The limit of pending messages applies as a read passes, in order of positions, so no consumer loses a message that was
-not on its way. Whatever is read again is checked again: after consumers came or went, and entirely after a broker's
-start. A consumer that asks for redelivery of everything gets what was kept back, too. A complete message that waits for
-its deliver time is not on its way: it does not count, and is not kept back.
+Limits apply as a read passes, by position, so a message not yet on its way is never lost. Whatever is read again is
+checked again. A consumer that asks for redelivery of everything gets kept-back messages too. A complete message that
+waits for its deliver time does not count.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,8 +27,8 @@ from pulsar_spark.storage.chunks.chunk_groups import STILL_OPEN
 
 
 def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
-    """Handle chunks that were numbered, deleted or rewritten since the last round: messages they complete are
-    acknowledged if released, and pending at the consumer they were kept back from."""
+    """Handle newly numbered, deleted or rewritten chunks: completed messages are acknowledged if released, or pending
+    at the consumer they were kept back from."""
     for cursor in bundle.cursors.awake():
         chunked = cursor.chunked
         if chunked is not None and not bundle.is_set_aside(cursor) and chunked.has_news:
@@ -67,7 +66,7 @@ def expire_incomplete(bundle: Bundle, draft: RoundDraft) -> None:
 
 
 def release_until(asked: CursorDraft, last: int) -> None:
-    """Release incomplete messages whose chunks all lie at or before *last*, because of time to live or a quota."""
+    """Release incomplete messages that end at or before *last*, because of time to live or a quota."""
     chunked = asked.cursor.chunked
     if chunked is None:
         return
@@ -87,7 +86,7 @@ def acknowledge(asked: CursorDraft, units: Iterable[int]) -> None:
 
 
 def hold(asked: CursorDraft, consumer_id: str, units: np.ndarray) -> None:
-    """Make the messages that end at *units* pending at a consumer that is not sent them."""
+    """Make messages that end at *units* pending at a consumer, without sending them."""
     cursor = asked.cursor
     if not len(units):
         return
@@ -106,7 +105,7 @@ def hold(asked: CursorDraft, consumer_id: str, units: np.ndarray) -> None:
 
 
 def go_by_deliver_time(bundle: Bundle, cursor: Cursor, positions: np.ndarray, wall: int) -> np.ndarray:
-    """Which entries at the ascending *positions* are of the due lane, or will be when the cursor meets them."""
+    """Which entries at ascending *positions* are, or will become, entries of the due lane."""
     if not honours_delays(bundle, cursor):
         return np.zeros(len(positions), bool)
     times = delayed_at(bundle.topics[cursor.topic], cursor.key.partition, positions)
@@ -122,7 +121,7 @@ class ChunkWalk:
         self._found: tuple[tuple[int, int], list[Eviction]] | None = None
 
     def evicted(self, last: int) -> np.ndarray:
-        """The ends of complete messages that are evicted if the read continues to *last*."""
+        """The ends of complete messages evicted by a read up to *last*."""
         firsts, ends = _columns(self._evictions(last))
         return ends[self._are_complete(firsts, ends)]
 
@@ -145,7 +144,7 @@ class ChunkWalk:
         chunked.walked = max(chunked.walked, last + 1)
 
     def _are_complete(self, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Which groups are messages; a group that ended because its uuid began anew is not."""
+        """Which groups are messages; one whose uuid began anew is not."""
         is_over = ends != STILL_OPEN
         if not is_over.any():
             return is_over
@@ -175,8 +174,7 @@ class ChunkWalk:
         return evictions(groups, most=most, begin=chunked.walked)
 
     def _is_settled(self, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Which groups do not count for limits: released, kept back, acknowledged, pending, or complete and delivered
-        by deliver time."""
+        """Which groups do not count for limits: settled, or delivered by deliver time."""
         chunked, cursor = self._chunked, self._asked.cursor
         is_settled = (ends == STILL_OPEN) & chunked.are_released(firsts)
         for kept in chunked.kept_back.values():
@@ -188,7 +186,7 @@ class ChunkWalk:
         return is_settled | (self._are_complete(firsts, ends) & is_known)
 
     def _known(self) -> Iterator[tuple[int, int]]:
-        """Stretches that are acknowledged, or pending at a consumer that does not return them in this round."""
+        """Stretches acknowledged, or pending and not returned in this round."""
         asked, now = self._asked, self._bundle.now.own
         leaving = returning(asked, now)
         held = [each for each in asked.cursor.ranges_between(0, DUE_BASE) if each.status in (ACKNOWLEDGED, PENDING)]
@@ -201,5 +199,4 @@ class ChunkWalk:
 
 
 def _columns(found: list[Eviction]) -> tuple[np.ndarray, np.ndarray]:
-    """First positions and ends of the evicted messages."""
     return as_array((each.evicted.first, each.evicted.end) for each in found)

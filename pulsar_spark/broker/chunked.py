@@ -1,14 +1,12 @@
 """What a cursor keeps of chunked messages.
 
-A chunked message is represented by the entry of its last chunk, its *unit*, which is delivered, acknowledged and given
-back for all chunks; the plan sees no others. Earlier chunks, and chunks of incomplete messages, are *parts*: the main
-lane passes over them. The visible mark-delete stays before the first chunk of each message that is incomplete or not
-acknowledged, because its chunks are still needed.
+The entry of a message's last chunk, its *unit*, stands for all chunks in the plan. Earlier chunks, and those of
+incomplete messages, are *parts*, which the main lane passes over. The visible mark-delete stays before the first chunk
+of a message that is incomplete or unacknowledged.
 
-An incomplete message may be **released**, which means acknowledged whatever follows, because it expired or there were
-too many. It may be **kept back** from a consumer whose limits it exceeds (see chunk_walk); once complete, it is pending
-at that consumer. Both are kept as stretches of positions, in which no other incomplete message begins. Rules: semantics
-1.10-1.16 with 0.10, 0.25. storage.chunk_groups knows which chunks form a message.
+An incomplete message is **released** (acknowledged whatever follows) if it expired or there were too many. It is **kept
+back** from a consumer whose limits it exceeds (see chunk_walk), and pending there once complete. Rules: semantics
+1.10-1.16 with 0.10, 0.25.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,9 +25,8 @@ from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 class Chunked:
     """The chunked messages of one cursor.
 
-    ``visible`` is the visible mark-delete. ``released`` and, by consumer, ``kept_back`` are stretches of first
-    positions. Messages completed before ``seen`` have their state. Up to ``walked``, the limits of connected consumers
-    were applied.
+    ``released`` and, by consumer, ``kept_back`` are stretches of first positions, in which no other incomplete message
+    begins. Messages completed before ``seen`` have their state; before ``walked``, limits were applied.
     """
 
     def __init__(self, cursor: Cursor, groups: ChunkGroups, visible: int):
@@ -59,7 +56,7 @@ class Chunked:
 
     @property
     def limiter(self) -> Consumer | None:
-        """The consumer whose limits apply: the active one, or of several the latest to join."""
+        """The consumer whose limits apply: the active, or the latest to join."""
         cursor = self.cursor
         if cursor.is_single_active:
             return cursor.consumers.get(cursor.active_id)
@@ -71,12 +68,12 @@ class Chunked:
         return ChunkLimits() if limiter is None else ChunkLimits.of(limiter.properties)
 
     def begin_anew(self, consumer_id: str | None = None) -> None:
-        """Read unacknowledged messages again, because consumers changed or this one is sent everything again."""
+        """Read unacknowledged messages again: consumers changed, or this one gets everything again."""
         self.kept_back.pop(consumer_id, None)
         self.walked = min(self.walked, self.visible + 1)
 
     def move(self, target: int) -> None:
-        """Follow the cursor to *target*: whatever ends at or after it is to be delivered."""
+        """Follow the cursor to *target*; whatever ends there or later is delivered."""
         self.released, self.kept_back, self.walked = Positions(), {}, target
         self.settle()
 
@@ -105,13 +102,12 @@ class Chunked:
         self.released = _stretches(opened, self.are_released(opened) | np.isin(opened, firsts))
 
     def keep_back(self, consumer_id: str, firsts: np.ndarray) -> None:
-        """Keep incomplete messages that begin at *firsts* back from a consumer."""
+        """Keep incomplete messages that begin at *firsts* from a consumer."""
         opened = self.groups.open().firsts
         known = inside(opened, self.kept_back.get(consumer_id, ()))
         self.kept_back[consumer_id] = _stretches(opened, known | np.isin(opened, firsts))
 
     def _prune(self) -> None:
-        """Remove messages that are no longer open from all stretches."""
         opened = self.groups.open().firsts
         if self.released:
             self.released = _stretches(opened, inside(opened, self.released))
@@ -123,7 +119,7 @@ class Chunked:
     # Behind a round
 
     def settle(self) -> None:
-        """Compute the visible mark-delete after a round that changed something."""
+        """Compute the visible mark-delete after a round."""
         if self.released or self.kept_back:
             self._prune()
         due = self.cursor.due
@@ -143,7 +139,7 @@ class Chunked:
         return self._needed[1]
 
     def _first_unacknowledged(self, passed: int) -> int | None:
-        """The first position of the first unacknowledged message that ends after *passed*."""
+        """Where the first unacknowledged message begins that ends after *passed*."""
         firsts, lasts = self.groups.units(passed + 1, self.groups.end - 1)
         is_ahead = firsts <= passed
         firsts, lasts = firsts[is_ahead], lasts[is_ahead]
@@ -156,7 +152,7 @@ class Chunked:
         return cursor.is_done(unit)
 
     def with_parts(self, acknowledged: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """The stretches *acknowledged*, in order, joined with all parts after the visible mark-delete."""
+        """The ordered stretches *acknowledged*, joined with parts after the visible mark-delete."""
         passed, end = self.cursor.passed_mark_delete, self.groups.end
         found = Positions([(self.visible + 1, passed)])
         for first, last in merge(acknowledged, self.groups.parts(passed + 1, end - 1)):
@@ -166,11 +162,11 @@ class Chunked:
     # What a delivery says
 
     def packed_between(self, first: int, last: int) -> bytes | None:
-        """First and last positions, packed, of the messages that end at *first*..*last*; None if there are none."""
+        """Packed first and last positions of messages that end at *first*..*last*; None without any."""
         return packed_pairs(*self.groups.units(first, last))
 
     def packed_at(self, positions: np.ndarray) -> bytes | None:
-        """First and last positions, packed, of the messages that end at *positions*; None without positions."""
+        """Packed first and last positions of messages that end at *positions*; None without any."""
         if not len(positions):
             return None
         firsts, lasts = self.groups.units(int(positions.min()), int(positions.max()))
@@ -179,8 +175,7 @@ class Chunked:
 
 
 def _stretches(firsts: np.ndarray, which: np.ndarray) -> Positions:
-    """The messages selected by *which*, of those that begin at *firsts*, as stretches that contain no first position of
-    another."""
+    """The messages *which* of *firsts*, as stretches without first positions of others."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], which, [False])).astype(np.int8)))
     found = Positions()
     for begin, end in edges.reshape(-1, 2).tolist():

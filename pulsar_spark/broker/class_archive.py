@@ -1,9 +1,8 @@
 """Stores the classes that a broker's JVM loads, so that the next one on this machine starts faster.
 
-Loading some 20,000 classes takes most of Spark's start. Java 17 can write the loaded classes to a file when a process
-ends (class data sharing), which later processes map into memory. So a separate process runs a small broker on its own
-root; its file replaces the old one once it has ended. A JVM that the file does not fit, for example after a Java
-upgrade, ignores it. Source: JEP 350, Dynamic CDS Archives.
+Loading some 20,000 classes takes most of Spark's start. Java 17 can write them to a file at a process's end, and map
+that into later ones. A separate process runs a small broker to create it. A JVM that the file does not fit ignores it.
+Source: JEP 350, Dynamic CDS Archives.
 """
 
 import os
@@ -24,8 +23,8 @@ _JVM_SECONDS = 300
 
 
 def archive_classes() -> Path:
-    """Create the archive of this machine and user again; returns its path. :class:`UnknownError` with the process's
-    message if that fails; an existing archive then stays."""
+    """Create the archive of this machine and user again; returns its path. :class:`UnknownError` if that fails; the old
+    archive stays."""
     target = class_archive()
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
@@ -41,7 +40,7 @@ def archive_classes() -> Path:
 
 
 def _run_broker(archive: str) -> None:
-    """Run a broker with a topic, and wait for the end of its JVM, which writes *archive*."""
+    """Run a broker with a topic until its JVM has written *archive*."""
     options = {JAVA_OPTIONS: f"{ROUND_JAVA_OPTIONS} -XX:ArchiveClassesAtExit={archive}"}
     spark = spark_session(for_rounds=True, settings=options)
     with tempfile.TemporaryDirectory(prefix="pulsar_spark_classes_") as root:

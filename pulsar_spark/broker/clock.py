@@ -1,14 +1,11 @@
 """A bundle's two clocks: the machine's, and the broker's own, which only goes forward, at the rate of real time.
 
-Durations use the own clock: negative acknowledgements, ack timeouts, leases, the failover pause, maintenance intervals.
-Instants given by users (deliver times, publish times, expiry of requests) use the machine's. So durations set while the
-machine's clock was wrong still end in time. Each round's row stores both clocks, for a restart.
+Durations use the own clock, and instants given by users the machine's, so durations end in time even if the machine's
+clock was wrong. Each round's row stores both.
 
-- The own clock advances by a steady system clock. Without one, and while no broker ran, it advances with the machine's
-  clock, but never goes back.
-- A machine's clock ahead of the steady one is believed only if it still is after :data:`CONFIRM_SECONDS`, so one wrong
-  reading neither delivers early nor expires anything. A clock set back is believed at once, since the delay would
-  otherwise be permanent.
+- The own clock follows a steady system clock; without one, and while no broker ran, the machine's, but never back.
+- A machine's clock ahead of the steady one is believed after :data:`CONFIRM_SECONDS`, so one wrong reading neither
+  delivers early nor expires anything. A clock set back is believed at once.
 """
 
 import time
@@ -22,19 +19,19 @@ CONFIRM_SECONDS = 10
 
 
 class Instant(NamedTuple):
-    """One moment in microseconds: by the broker's own clock, and by the machine's (since 1970)."""
+    """One moment in microseconds, by the broker's own clock and by the machine's (since 1970)."""
 
     own: int
     wall: int
 
 
 def steady_micros() -> int:
-    """A clock that cannot be set, in microseconds; on Linux it also runs while the machine sleeps."""
+    """A clock that cannot be set, in microseconds; on Linux it runs during sleep."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
 
 
 class BundleClock:
-    """Continues from *last*, the instant of the latest round. *wall* and *steady* return microseconds."""
+    """Continues from *last*, the latest round's instant; *wall* and *steady* return microseconds."""
 
     def __init__(self, wall: Callable[[], int], last: Instant, steady: Callable[[], int] | None = None):
         self._read_wall, self._read_steady, self.last = wall, steady, last

@@ -1,12 +1,9 @@
-"""Compacting a topic: its compacted view is made from the previous view and what was published after its horizon (see
-storage.compacted; protocol.compaction says what survives).
+"""Compacts a topic: makes its compacted view from the previous view and what was published after its horizon (see
+storage.compacted, protocol.compaction).
 
-The calling process does it: a broker for a topic above its ``compaction_threshold`` (compaction_upkeep), a command, or
-a job. Up to :data:`SMALL_MESSAGES` and :data:`SMALL_BYTES` it needs no JVM (compaction_small); more takes Spark
-(compaction_job). No cursor moves, so no round takes part and no broker need run.
-
-A topic has one compaction at a time (storage.compaction_status). Without new messages nothing changes. A crash before
-the commit leaves the previous view, and the next compaction reads the same rows again.
+The calling process does it, without a JVM up to :data:`SMALL_MESSAGES` and :data:`SMALL_BYTES` (compaction_small), else
+with Spark (compaction_job). No cursor moves, so no broker need run. A topic has one compaction at a time; a crash
+before the commit leaves the previous view.
 """
 
 import time
@@ -24,8 +21,8 @@ from pulsar_spark.storage.topics.topics import Topic
 
 
 def compact(layout: Layout, topic: Topic, partitions: Collection[int], by_spark: Write | None = None) -> bool:
-    """Compact these partitions, with *by_spark* if the topic is large; False if there was nothing new.
-    :class:`NotAllowedError` while another compaction of the topic runs, or if it needs Spark and has none."""
+    """Compact these partitions, with *by_spark* if the topic is large; False without new messages.
+    :class:`NotAllowedError` while another compaction runs, or if it needs Spark and has none."""
     with compacting(topic):
         started = time.monotonic()
         asked = plan_compaction(layout, topic, partitions)
@@ -43,7 +40,7 @@ def compact(layout: Layout, topic: Topic, partitions: Collection[int], by_spark:
 
 
 def bytes_behind(layout: Layout, topic: Topic) -> int:
-    """Bytes published to a topic after its horizons, as far as its log goes."""
+    """Bytes published to a topic after its horizons."""
     view = CompactedView(topic.path)
     found: dict[str, int] = {}
     for partition, ledgers in ledgers_until(layout, topic, TableLog(topic.path).latest()).items():

@@ -1,8 +1,7 @@
-"""Compaction by a Spark job, for topics too large for one process, and for chunked messages.
+"""Compaction by a Spark job, for large topics and chunked messages.
 
-The places of the surviving messages are computed first and persisted, since three results need them: their number, the
-borders between files, and the rows. Files are written beside the view and moved into it, and one commit names them (see
-storage.compacted); files of an interrupted job are in no commit. The settings belong to a session of its own.
+The places of survivors are persisted, since their number, the borders of files and the rows need them. Files are
+written beside the view and moved into it; one commit names them (see storage.compacted).
 """
 
 import uuid
@@ -31,7 +30,7 @@ TASK_BYTES = 32 * 1024 * 1024
 
 
 class SparkCompaction:
-    """Writes the rows of compacted views; another thread may cancel it, which raises an error."""
+    """Writes the rows of compacted views; another thread may cancel it with an error."""
 
     def __init__(self, spark: SparkSession):
         check_context(spark, "compaction of a large topic")
@@ -67,7 +66,7 @@ class SparkCompaction:
 
 
 def _published(spark: SparkSession, asked: Compaction) -> DataFrame:
-    """The messages after the horizons, one row each, with the view's columns."""
+    """The messages after the horizons, one row each, in the view's columns."""
     ranges = [
         PositionRange(partition, first, asked.ledgers[partition].end_position - 1)
         for partition, first in asked.behind.items()
@@ -84,13 +83,13 @@ def _published(spark: SparkSession, asked: Compaction) -> DataFrame:
 
 
 def _file_counts(asked: Compaction, counts: Mapping[int, int]) -> dict[int, int]:
-    """The number of files for each partition's surviving rows, at the average bytes of a message."""
+    """Files for each partition's survivors, at average message size."""
     of_a_file = max(1, asked.messages * FILE_BYTES)
     return {partition: max(1, -(-count * asked.size // of_a_file)) for partition, count in counts.items()}
 
 
 def _bounds(places: DataFrame, files: Mapping[int, int]) -> dict[int, list[int]]:
-    """The first positions of all files of a partition except the first."""
+    """First positions of a partition's files, except the first file."""
     several = {partition: number for partition, number in files.items() if number > 1}
     if not several:
         return {}
@@ -107,6 +106,6 @@ def _bounds(places: DataFrame, files: Mapping[int, int]) -> dict[int, list[int]]
 
 
 def _name_in_view(name: str) -> str:
-    """A path in the view for a staged file. A task gives all its files the same name, so this one is unique."""
+    """A unique path in the view for a staged file, since a task gives its files one name."""
     folders = [part for part in name.split("/")[:-1] if not part.startswith(f"{FILE}=")]
     return "/".join([*folders, f"part-{uuid.uuid4()}.snappy.parquet"])

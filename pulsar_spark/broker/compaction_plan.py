@@ -1,4 +1,4 @@
-"""What a compaction covers: the messages after the horizons of a topic's compacted view."""
+"""What a compaction covers."""
 
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
@@ -16,8 +16,8 @@ SMALL_MESSAGES, SMALL_BYTES = 100_000, 64 * 1024 * 1024
 
 
 class Compaction(NamedTuple):
-    """The messages of *topic* after the horizons of *view*, up to table version *until*, and the view's own messages,
-    for the partitions in *behind*, which all have new ones."""
+    """Messages of *topic* after the horizons of *view*, up to table version *until*, and the view's own, for the
+    partitions in *behind*, which have new ones."""
 
     topic: Topic
     view: CompactedView
@@ -51,7 +51,7 @@ class Compaction(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Files of the new view, not committed yet, and the number of its messages."""
+    """Uncommitted files of the new view, and its number of messages."""
 
     adds: list[dict]
     messages: int
@@ -61,7 +61,7 @@ Write = Callable[[Compaction], Written]
 
 
 def plan_compaction(layout: Layout, topic: Topic, partitions: Collection[int]) -> Compaction:
-    """What to compact of these partitions now. Creates the view's table if there is none."""
+    """What to compact of these partitions now; creates a missing view."""
     view, until = make_view(topic), TableLog(topic.path).latest()
     ledgers = ledgers_until(layout, topic, until)
     behind = {}

@@ -34,7 +34,7 @@ def write_small(asked: Compaction) -> Written:
 
 
 def _judged(rows: pa.Table) -> Iterator[tuple[int, Keyed]]:
-    """Partition and place of each row, and what decides whether it survives."""
+    """Partition and place of each row, and what decides its survival."""
     places = (rows[name].to_pylist() for name in ("partition", "position", "batch_index", "partition_key"))
     stored, uncompressed = pc.binary_length(rows["payload"]).to_pylist(), rows["uncompressed_size"].to_pylist()
     are_encrypted = rows["encryption_keys"].is_valid().to_pylist()
@@ -44,7 +44,7 @@ def _judged(rows: pa.Table) -> Iterator[tuple[int, Keyed]]:
 
 
 def _rows(asked: Compaction) -> Iterator[pa.Table]:
-    """The view's rows and the new ones, in the view's columns."""
+    """Old and new rows, in the view's columns."""
     entries, table = EntryReader(), asked.topic.path
     for partition, first in asked.behind.items():
         yield from asked.view.rows_behind(partition, 0)
@@ -58,7 +58,7 @@ def _rows(asked: Compaction) -> Iterator[pa.Table]:
 
 
 class _Chunked:
-    """The chunked messages of a partition that are complete after a position."""
+    """A partition's chunked messages that are complete after a position."""
 
     def __init__(self, asked: Compaction, partition: int, first: int, entries: EntryReader):
         ledgers = asked.ledgers[partition]
@@ -67,14 +67,14 @@ class _Chunked:
         self._parts = self._messages.parts(dict(zip(lasts.tolist(), firsts.tolist())))
 
     def in_one_piece(self, rows: pa.Table) -> pa.Table:
-        """*rows* with chunked messages joined; chunks that form no message are left out."""
+        """*rows* with chunked messages joined; incomplete ones are left out."""
         is_chunk = pc.and_(rows["uuid"].is_valid(), rows["batch_index"].is_null())
         chunks = rows.filter(is_chunk)
         joined = (self._joined(chunks.slice(number, 1)) for number in range(chunks.num_rows))
         return pa.concat_tables([rows.filter(pc.invert(is_chunk)), *joined])
 
     def _joined(self, last: pa.Table) -> pa.Table:
-        """The message whose last chunk is this row; no rows if it ends none."""
+        """The message whose last chunk is this row, if any."""
         parts = self._parts.get(last["position"][0].as_py(), ())
         try:
             payload = self._messages.joined(parts) if len(parts) else None

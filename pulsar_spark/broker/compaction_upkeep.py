@@ -1,9 +1,7 @@
-"""A broker compacts topics with more bytes after their horizon than their ``compaction_threshold``, in the background,
-one at a time.
+"""A broker compacts topics above their ``compaction_threshold`` in the background, one at a time.
 
-Rule: PersistentTopic.checkCompaction, every minute (``brokerServiceCompactionMonitorIntervalInSeconds``). Only topics
-with new publishes are looked at. A failure becomes the topic's status, and the next publish causes another try. A
-broker that stops cancels a Spark job; the next broker begins it again.
+Rule: PersistentTopic.checkCompaction, every minute (``brokerServiceCompactionMonitorIntervalInSeconds``). A failure is
+the topic's status; the next publish causes another try.
 """
 
 import logging
@@ -26,8 +24,8 @@ log = logging.getLogger(__name__)
 
 
 class CompactionUpkeep:
-    """The background compaction of one broker. *by_spark* writes large views, None without a session; *cancel*
-    ends it."""
+    """The background compaction of one broker. *by_spark* writes large views, None without a session; *cancel* ends
+    that."""
 
     def __init__(self, layout: Layout, by_spark: Write | None = None, cancel: Callable[[], None] = lambda: None):
         self._layout, self._by_spark, self._cancel = layout, by_spark, cancel
@@ -52,8 +50,7 @@ class CompactionUpkeep:
             self.look()
 
     def look(self) -> None:
-        """Compact what is due. Any failure ends only that topic's compaction; errors of Spark and native code have no
-        common base."""
+        """Compact what is due. A failure, of which Spark's have no common base, ends only that topic's compaction."""
         try:
             self._find()
         except Exception as failed:  # see above
@@ -69,7 +66,7 @@ class CompactionUpkeep:
                     log.warning("topic %s was not compacted: %s: %.300s", name, type(failed).__name__, failed)
 
     def _find(self) -> None:
-        """Find the topics with a threshold; the state is read again only after new rounds."""
+        """Find topics with a threshold, if there were new rounds."""
         version = TableLog(self._layout.broker_table(CURSOR_LEDGER.name)).latest(self._found_at)
         if version == self._found_at:
             return

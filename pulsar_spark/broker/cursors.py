@@ -1,9 +1,8 @@
 """The cursors of a bundle, and which of them rest. Cursors at rest cost a round nothing.
 
-A round looks only at cursors that are awake. It lets a cursor rest that had no requests and no work and can get none
-before an instant by either clock, or before new entries of its topic if a consumer could take them. A request, a draft,
-a policy change, or a machine's clock set back wakes it. Waking needlessly costs only a look, so in doubt it is woken. A
-cursor with a due lane, chunks, or recently joined consumers (3.2.3) never rests.
+A cursor rests if it has no work before an instant by either clock, or before new entries if a consumer could take them.
+Requests, drafts, policies and a clock set back wake it; in doubt it is woken. A cursor with a due lane, chunks, or
+recently joined consumers (3.2.3) never rests.
 """
 
 import heapq
@@ -64,7 +63,7 @@ class Cursors(dict[CursorKey, Cursor]):
         return [self._awake[key] for key in sorted(self._awake, key=self._numbers.__getitem__)]
 
     def rest(self, cursor: Cursor, own: int | None, wall: int | None, *, waits_for_entries: bool) -> None:
-        """Let the cursor rest until one of these instants, or until something wakes it."""
+        """Let the cursor rest until one of these instants, or until it is woken."""
         key, rest = cursor.key, _Rest(NEVER if own is None else own, NEVER if wall is None else wall)
         del self._awake[key]
         self._at_rest[key] = rest
@@ -84,7 +83,7 @@ class Cursors(dict[CursorKey, Cursor]):
         self.wake(list(self._at_rest))
 
     def wake_for_entries(self, topic_id: str) -> None:
-        """Wake cursors that wait for entries, because the topic got or lost some."""
+        """Wake cursors that wait for entries of the topic."""
         self.wake(self._waiting.pop(topic_id, ()))
 
     def wake_due(self, now: Instant) -> None:
@@ -96,7 +95,7 @@ class Cursors(dict[CursorKey, Cursor]):
                     self.wake([key])
 
     def next_due(self) -> tuple[int | None, int | None]:
-        """When something is next due for a cursor at rest, by each clock."""
+        """When a cursor at rest has something due, by each clock."""
         found = []
         for clock, heap in enumerate(self._dues):
             while heap and self._until(heap[0][1], clock) != heap[0][0]:
@@ -105,7 +104,6 @@ class Cursors(dict[CursorKey, Cursor]):
         return found[0], found[1]
 
     def _heap(self, clock: int) -> list:
-        """A clock's heap, rebuilt if most of it is outdated."""
         heap = self._dues[clock]
         if len(heap) > 2 * len(self._at_rest) + FEW:
             heap[:] = [(rest[clock], key) for key, rest in self._at_rest.items() if rest[clock] != NEVER]

@@ -1,8 +1,7 @@
 """Writes a bucket of the delay index with a Spark job, for publishes too large for the driver.
 
-The job reads the needed columns of the runs' rows, sorts them, and writes files, each of one topic partition. Their
-footers have the statistics of their segments, so the driver reads no rows. The broker, not Spark, makes the commit that
-names the files (see storage.delay_table).
+The job sorts the runs' rows and writes files of one topic partition each. Their footers have the statistics, so the
+driver reads no rows; it makes the commit (see storage.delay_table).
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,8 +60,8 @@ class SparkBuild:
     def __call__(
         self, topic: Topic, runs: dict[int, list[Run]], parts: Mapping[int, Sequence[tuple[int, int]]]
     ) -> NewBucket:
-        """A bucket with the delayed entries of the topic's *runs*, by partition, except the *parts* of chunked
-        messages, by position."""
+        """A bucket with the delayed entries of *runs*, by partition, without *parts* of chunked messages, by
+        position."""
         with self._jobs.described(f"delay index of {topic.name}") as spark:
             return self._written(spark, topic, runs, parts)
 

@@ -1,5 +1,4 @@
-"""Commits of the delay index: a grown head becomes a bucket, unneeded buckets are removed, and excess buckets merged.
-For one thread at a time."""
+"""Commits of the delay index, which seal the head, and drop and merge buckets. For one thread at a time."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -27,11 +26,11 @@ class DelayCommits:
         self._gone: list[tuple[float, AnyPath]] = []
 
     def retire(self, files: Sequence[AnyPath]) -> None:
-        """Delete files that left the table after :data:`GRACE_SECONDS`."""
+        """Delete files without a commit after :data:`GRACE_SECONDS`."""
         self._gone += [(time.monotonic() + GRACE_SECONDS, path) for path in files]
 
     def seal(self, *, is_forced: bool = False) -> bool:
-        """Make a bucket of the head, if it is full or *is_forced*; returns whether it did."""
+        """Make a bucket of a full head, or any if *is_forced*; returns whether it did."""
         index = self.index
         with index.lock:
             head = index.head
@@ -57,8 +56,8 @@ class DelayCommits:
         since: int | None = None,
         is_sealing: bool = False,
     ) -> None:
-        """Commit the bucket *new* without the buckets that are *gone*. *done* has the pending runs, by topic partition,
-        that are in it. With *since*, only buckets from that number on count for these partitions."""
+        """Commit bucket *new*, which indexes the pending runs *done* by topic partition, and remove the buckets *gone*.
+        With *since*, only buckets from that number on count for these partitions."""
         index = self.index
         with index.lock:
             index.unindexed, doomed = set(), set(index.doomed)
@@ -82,7 +81,7 @@ class DelayCommits:
         self.retire(retired)
 
     def drop(self) -> bool:
-        """Remove buckets that no cursor needs; returns whether there were any."""
+        """Remove unneeded buckets; returns whether there were any."""
         index = self.index
         with index.lock:
             if not index.is_dropping or index.table.version < 0:
@@ -95,7 +94,7 @@ class DelayCommits:
         return bool(gone)
 
     def merge(self) -> bool:
-        """Merge some buckets into one if there are too many; returns whether it did."""
+        """Merge some of too many buckets into one; returns whether it did."""
         index = self.index
         with index.lock:
             buckets, needed = index.buckets.buckets, self._needed()
@@ -112,7 +111,7 @@ class DelayCommits:
         return True
 
     def _needed(self) -> Callable[[Bucket, np.ndarray, np.ndarray], np.ndarray]:
-        """A function that returns which entries of a bucket, by place and deliver time, are needed."""
+        """Returns which entries of a bucket, by place and deliver time, are needed."""
         index, numbers = self.index, range(len(self.index.places))
         since = np.array([index.buckets.since.get(place, EVER) for place in numbers], np.int64)
         dropped = np.array([index.dropped.get(place, LEAST) for place in numbers], np.int64)

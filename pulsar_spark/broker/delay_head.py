@@ -1,8 +1,5 @@
-"""The head of the delay index: delayed entries of small publishes, in memory, that are in no bucket yet.
-
-Each topic partition has a few sorted arrays, each at most half as long as the previous one. New entries are merged into
-arrays of similar length, so each entry moves only a few times.
-"""
+"""The head of the delay index: delayed entries of small publishes, in memory, not yet in a bucket. Sorted arrays of
+falling length keep additions cheap."""
 
 import time
 from collections.abc import Iterable, Iterator

@@ -1,9 +1,8 @@
-"""What a bundle's broker holds of its delay index, and its queries. Theory: storage.delay_index.
+"""What a bundle's broker holds of its delay index. Theory: storage.delay_index.
 
-A numbered run is *pending* until its delayed entries are indexed. Small runs are read at once into the head, in memory;
-others in the background (see delay_upkeep), which also turns a grown head into a bucket. Until then the topic partition
-is ready only up to the instant before the earliest deliver time that the run may have. Safe for threads; queries read
-at most a segment of a bucket.
+A numbered run is *pending* until its delayed entries are indexed: small runs at once in the head, others in the
+background (see delay_upkeep). Until then the partition is ready only up to the instant before the run's earliest
+possible deliver time. Safe for threads.
 """
 
 import errno
@@ -32,8 +31,8 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Pending:
-    """Runs of one topic partition that are not indexed yet, at positions *first*..*last*. *runs* is None until they are
-    looked up. Nothing in them is due before *earliest*."""
+    """Runs of one topic partition, at positions *first*..*last*, that are not indexed. *runs* is None until looked up;
+    nothing is due before *earliest*."""
 
     first: int
     last: int
@@ -44,7 +43,7 @@ class Pending:
 
 @dataclass
 class Known:
-    """A topic partition: the position after the last run added, and its pending runs, in order."""
+    """A topic partition: the end of its last added run, and pending runs, in order."""
 
     topic: Topic
     end: int = 0
@@ -52,8 +51,8 @@ class Known:
 
 
 class DelayIndex:
-    """The delayed entries of a bundle. With *is_attended*, a background thread does the long work (see delay_upkeep);
-    otherwise whatever is added is read at once."""
+    """The delayed entries of a bundle. With *is_attended*, a background thread does long work (see delay_upkeep); else
+    all is read at once."""
 
     def __init__(self, layout: Layout, *, is_attended: bool = False):
         self.layout, self.lock = layout, threading.RLock()
@@ -81,7 +80,7 @@ class DelayIndex:
         self.load()
 
     def load(self) -> None:
-        """Start from the stored table. Runs added before become pending again, unless they are indexed."""
+        """Start from the stored table; added runs that it lacks become pending again."""
         loaded = self.table.load(self.places)
         if any(lost.places is None for lost in loaded.lost):
             log.error("delay index: %s: it is rebuilt from the topics", loaded.lost[0].why)
@@ -101,7 +100,7 @@ class DelayIndex:
     # What the broker tells
 
     def add(self, state: TopicState, partition: int, runs: Sequence[Run]) -> None:
-        """Add runs, in order, whose rows of ``ledgers`` are committed; known runs are skipped."""
+        """Add committed runs, in order; known ones are skipped."""
         with self.lock:
             place = self.places.number(state.topic.topic_id, partition)
             known = self.known.setdefault(place, Known(state.topic))
@@ -150,7 +149,7 @@ class DelayIndex:
                     self.head.forget(number)
 
     def rebuild(self) -> int:
-        """Rebuild the index from the topics in the background; the present one serves until then. Returns the number of
+        """Rebuild the index from the topics in the background, while the present one serves; returns the number of
         topics."""
         with self.lock:
             self.rebuilding = sorted({known.topic.topic_id for known in self.known.values()})
@@ -160,8 +159,8 @@ class DelayIndex:
     # What the broker asks
 
     def next_due(self, topic_id: str, partition: int, after: int) -> int | None:
-        """The earliest deliver time after *after*; None if there is none. Pending runs count with their earliest
-        possible time, so nothing need be due then (see :meth:`ready_until`)."""
+        """The earliest deliver time after *after*; None without one. Pending runs count with their earliest possible
+        time."""
         with self.lock:
             place = self.places.find(topic_id, partition)
             if place is None:
@@ -179,8 +178,8 @@ class DelayIndex:
             return found
 
     def due(self, topic_id: str, partition: int, after: int, until: int) -> Due:
-        """The entries with *after* < deliver time <= *until*, by (deliver time, position). Raises
-        :class:`DelayIndexNotReady` if some are not indexed."""
+        """Entries with *after* < deliver time <= *until*, by (deliver time, position). :class:`DelayIndexNotReady` if
+        some are not indexed."""
         with self.lock:
             place = self.places.find(topic_id, partition)
             parts = []
@@ -191,8 +190,7 @@ class DelayIndex:
         return in_order(parts)
 
     def count(self, topic_id: str, partition: int, after: int, until: int | None = None) -> int:
-        """The number of entries that :meth:`due` returns; without *until*, of all indexed ones after *after*. Raises
-        :class:`DelayIndexNotReady` too, since the query may find that a bucket is lost."""
+        """The number of entries of :meth:`due`, with its error; without *until*, of all indexed ones after *after*."""
         with self.lock:
             place = self.places.find(topic_id, partition)
             if place is None:
@@ -203,7 +201,7 @@ class DelayIndex:
             return counted + sum(head.count(place, after, until) for head in self._heads(place))
 
     def ready_until(self, topic_id: str, partition: int) -> int:
-        """The instant up to which the index is complete; entries due later may be in runs not indexed yet."""
+        """The instant up to which the index is complete."""
         with self.lock:
             place = self.places.find(topic_id, partition)
             return min((each.earliest - 1 for each in self._pending(place)), default=EVER)
@@ -211,8 +209,7 @@ class DelayIndex:
     # What the two share with the background
 
     def unindex(self, places: Collection[int]) -> None:
-        """Treat the topic partitions as not indexed and ignore what buckets have of them. Runs added since the start
-        are pending again."""
+        """Forget what is indexed of these partitions; runs added since the start are pending again."""
         for place in list(places):
             self.unindexed.add(place)
             self._next.pop(place, None)
@@ -224,13 +221,13 @@ class DelayIndex:
         self.is_wanted.set()
 
     def _look_up(self, place: int, indexed: Iterable[tuple[int, int]]) -> None:
-        """Make runs that were added and are neither indexed nor held pending again."""
+        """Make added runs that are nowhere pending."""
         known = self.known[place]
         missing = Positions([*indexed, *self.held(place)]).gaps(0, known.end - 1)
         known.pending[:0] = [Pending(first, last, None, LEAST + 1) for first, last in missing]
 
     def held(self, place: int) -> list[tuple[int, int]]:
-        """Stretches of positions of a topic partition that are in no bucket yet."""
+        """Stretches of positions of a topic partition in no bucket."""
         return self._held(place, self._heads(place))
 
     def _held(self, place: int, heads: Collection[Head]) -> list[tuple[int, int]]:
@@ -238,7 +235,7 @@ class DelayIndex:
         return pending + [stretch for head in heads for stretch in head.stretches.get(place, ())]
 
     def lose(self, lost: BucketLost) -> None:
-        """Remove an unreadable bucket; its entries are indexed again."""
+        """Remove an unreadable bucket, and index its entries again."""
         with self.lock:
             log.error("%s", lost)
             self.doomed.add(lost.bucket.number)
@@ -247,8 +244,8 @@ class DelayIndex:
             self.replace_buckets(left, self.indexed)
 
     def indexed_with(self, place: int, done: Collection[Pending], since: int | None) -> Indexed:
-        """The indexed positions of a topic partition once the sealed head and *done* are in a bucket. *since* is its
-        first valid bucket; None keeps the present one."""
+        """Indexed positions of a partition once the sealed head and *done* are in a bucket; *since* is its first valid
+        bucket, None for the present one."""
         before = self.indexed.get(place, Indexed(self.table.version + 1, Positions()))
         is_done = {(each.first, each.last) for each in done}
         held = Positions(stretch for stretch in self._held(place, [self.head]) if stretch not in is_done)
@@ -276,7 +273,7 @@ class DelayIndex:
         return [self.head] if self.sealing is None else [self.head, self.sealing]
 
     def _asked(self, ask):
-        """The result of *ask*, repeated without the buckets that it finds lost."""
+        """The result of *ask* without buckets that it finds lost."""
         while True:
             try:
                 return ask()

@@ -1,8 +1,6 @@
 """Background work for a broker's delay index: index pending runs, rebuild on request, and commit (see delay_commits).
-
-One thread does one thing at a time, so each commit follows from the table as the thread knows it. Publishes of at least
-:data:`BULK` entries are indexed by a Spark job, if the broker has a session.
-"""
+One thread does it, so each commit follows from the table it knows. Spark indexes publishes of :data:`BULK` entries and
+more, if there is a session."""
 
 import logging
 import threading
@@ -40,8 +38,8 @@ log = logging.getLogger(__name__)
 
 
 class Build(Protocol):
-    """Writes a bucket with the delayed entries of a topic's runs, by partition, without *parts* of chunked messages.
-    Another thread may cancel it, which raises an error."""
+    """Writes a bucket with delayed entries of a topic's runs, by partition, without *parts* of chunked messages.
+    Another thread may cancel it with an error."""
 
     def __call__(
         self, topic: Topic, runs: dict[int, list[Run]], parts: Mapping[int, Sequence[tuple[int, int]]]
@@ -51,7 +49,7 @@ class Build(Protocol):
 
 
 class DelayUpkeep(DelayCommits):
-    """The background work of one index. *build* writes buckets with Spark; None without a session."""
+    """The background work of one index; *build* writes buckets with Spark, None without a session."""
 
     def __init__(self, index: DelayIndex, build: Build | None = None, max_num_buckets: int = MAX_NUM_BUCKETS):
         super().__init__(index, max_num_buckets)
@@ -66,7 +64,7 @@ class DelayUpkeep(DelayCommits):
         self._background.start(self._run)
 
     def close(self) -> None:
-        """End after the step under way. A Spark job is cancelled, and begins again with the next broker."""
+        """End after the step under way; a Spark job is cancelled."""
         self._background.stopping.set()
         self.index.is_wanted.set()
         self._background.close(self._build.cancel if self._build else lambda: None)
@@ -111,7 +109,7 @@ class DelayUpkeep(DelayCommits):
     # What is pending
 
     def _look_up(self) -> bool:
-        """Find the runs of pending stretches, and their earliest possible deliver time."""
+        """Find the runs of pending stretches, and their earliest deliver time."""
         with self.index.lock:
             unknown = [(place, each) for place, each in self._all_pending() if each.runs is None]
         for place, each in unknown:
@@ -132,7 +130,7 @@ class DelayUpkeep(DelayCommits):
         return [(place, each) for place, known in self.index.known.items() for each in known.pending]
 
     def _index_pending(self) -> bool:
-        """Index what is pending of one topic; False if nothing is."""
+        """Index what is pending of one topic; False without any."""
         with self.index.lock:
             topics = {place: known for place, known in self.index.known.items() if known.pending}
             if not topics:
@@ -153,7 +151,6 @@ class DelayUpkeep(DelayCommits):
         return True
 
     def _read(self, topic: Topic, place: int, each: Pending) -> None:
-        """Read pending entries into the head."""
         chunks = self._chunks(topic, self.index.places.known[place].partition, each.runs)
         while each.runs:
             runs = _some(each.runs)
@@ -170,7 +167,7 @@ class DelayUpkeep(DelayCommits):
     # What is asked for
 
     def _rebuild_next(self) -> bool:
-        """Rebuild the entries of one topic, if that was requested."""
+        """Rebuild one requested topic; False without any."""
         index = self.index
         with index.lock:
             if not index.rebuilding:
@@ -197,7 +194,6 @@ class DelayUpkeep(DelayCommits):
         return True
 
     def _bucket_of(self, topic: Topic, runs: dict[int, list[Run]]) -> NewBucket:
-        """A bucket with the delayed entries of runs, by partition."""
         if self._build and sum(run.entries for of in runs.values() for run in of) >= BULK:
             return self._build(topic, runs, self._parts(topic, runs))
         places, parts = self.index.places, [NO_ENTRIES]
@@ -207,7 +203,7 @@ class DelayUpkeep(DelayCommits):
         return write_entries(self.index.table, together(parts, places.ranks()), places)
 
     def _parts(self, topic: Topic, runs: dict[int, list[Run]]) -> dict[int, list[tuple[int, int]]]:
-        """Stretches of positions in runs that are parts of chunked messages, by partition."""
+        """Parts of chunked messages in runs, as stretches of positions by partition."""
         found = {}
         for partition, of in runs.items():
             chunks, of = self._chunks(topic, partition, of), (run for run in of if run.may_have_chunks)
@@ -219,18 +215,17 @@ class DelayUpkeep(DelayCommits):
 
 
 def _some(runs: Sequence[Run]) -> Sequence[Run]:
-    """The first of *runs*, as many as are read in one go."""
     entries = np.cumsum([run.entries for run in runs[:RUNS_AT_ONCE]])
     return runs[: max(1, int(np.searchsorted(entries, AT_ONCE, "right")))]
 
 
 def is_outside(run: Run, stretches: Sequence[tuple[int, int]]) -> bool:
-    """May the run have delayed entries, and is it in none of *stretches*?"""
+    """May the run have delayed entries, and lies in none of *stretches*?"""
     return has_delayed(run) and all(run.last_position < first or run.first_position > last for first, last in stretches)
 
 
 def earliest_delivery(table: AnyPath, runs: Sequence[Run]) -> int:
-    """An instant before which no delayed entry of *runs* is due, as far as their commits say."""
+    """An instant before which no delayed entry of *runs* is due, by their commits."""
     said = least_said(table, runs, "deliver_at_time")
     return min(
         max(run.delayed_after + 1, LEAST if least is None else to_micros(least)) for run, least in zip(runs, said)

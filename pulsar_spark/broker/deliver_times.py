@@ -1,4 +1,4 @@
-"""Which entries at given positions are delayed (protocol.delays), and until when."""
+"""Which entries are delayed (protocol.delays), and until when."""
 
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ def delayed_between(topic: TopicState, partition: int, first: int, last: int) ->
 
 
 def delayed_at(topic: TopicState, partition: int, positions: np.ndarray) -> np.ndarray:
-    """The deliver times of the entries at ascending *positions*; 0 if not delayed."""
+    """Deliver times of entries at ascending *positions*; 0 if not delayed."""
     times = np.zeros(len(positions), np.int64)
     ledgers = topic.ledgers(partition)
     asked = positions[: np.searchsorted(positions, ledgers.last_delayed_position, "right")]
@@ -43,7 +43,6 @@ def delayed_at(topic: TopicState, partition: int, positions: np.ndarray) -> np.n
 
 
 def _delayed(topic: TopicState, partition: int, runs: Stretches, positions: np.ndarray) -> Delayed:
-    """The delayed ones among the entries at *positions*, which are of *runs*."""
     of_run, times = runs.of(positions), topic.deliver_times(partition).at(positions)
     is_delayed = are_delayed(times, runs.delayed_after[of_run])
     positions, times, of_run = positions[is_delayed], times[is_delayed], of_run[is_delayed]

@@ -1,5 +1,4 @@
-"""What all kinds of requests need: the topic, cursor and consumer they name, refused if there is none, and ways to move
-a cursor."""
+"""What all requests need: to find the topic, cursor and consumer they name, and to move a cursor."""
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import Request, RoundDraft
@@ -18,7 +17,7 @@ from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 
 
 class Desk:
-    """Looks things up in a bundle, and notes changes in a round's draft."""
+    """Looks things up in a bundle; notes changes in a draft."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft):
         self.bundle, self.draft = bundle, draft
@@ -60,7 +59,7 @@ class Desk:
         self.draft.facts.append(set_aside_row(entry, is_removed=True))
 
     def consumer_of(self, request: Request, cursor: Cursor | None = None) -> Consumer:
-        """The consumer of a request; *cursor* is its cursor, if already known."""
+        """The consumer of a request; *cursor* is its cursor, if known."""
         consumer = (cursor or self.cursor_of(request)).consumers.get(request.consumer_id)
         if consumer is None:
             raise ConsumerNotFound(
@@ -70,7 +69,7 @@ class Desk:
         return consumer
 
     def asker_of(self, request: Request) -> str | None:
-        """The name of the request's consumer, if known; else its id."""
+        """The name of the request's consumer, else its id."""
         cursor = self.bundle.cursors.get(self.key_of(request))
         consumer = cursor.consumers.get(request.consumer_id) if cursor else None
         return consumer.name if consumer else request.properties.get("consumer_name") or request.consumer_id
@@ -84,7 +83,7 @@ class Desk:
             )
 
     def check_ack_set(self, cursor: Cursor, position: int, ack_set: list[int]) -> None:
-        """Refuse an ack set longer than the entry's batch, which would have no limit."""
+        """Refuse an ack set longer than the entry's batch."""
         size = self.bundle.batch_size(cursor, position)
         if len(ack_set) > -(-size // ack_sets.WORD_BITS):
             raise InvalidMessage(
@@ -98,7 +97,7 @@ class Desk:
             self.draft.of(cursor).acks.add(passed + 1, last)
 
     def first_position(self, state: TopicState, partition: int, *, reads_compacted: bool) -> int:
-        """The first readable position; the compacted view still has trimmed ones."""
+        """The first readable position; a compacted view keeps trimmed ones."""
         first = state.first_position(partition)
         return 0 if first and reads_compacted and CompactedView(state.topic.path).horizon(partition) else first
 

@@ -16,8 +16,7 @@ from pulsar_spark.table_specs import REQUESTS
 
 
 class Request(NamedTuple):
-    """A row of the ``requests`` table; ``properties`` is a dict. ``requests_version`` and ``row`` say where it is
-    stored, if it was read from there."""
+    """A row of the ``requests`` table. ``requests_version`` and ``row`` say where it was read from, if it was."""
 
     request_id: str
     kind: str
@@ -45,7 +44,7 @@ _COLUMNS = Request._fields[:-2]
 
 @uncollected()
 def requests_of(rows: pa.Table, requests_version: int | None = None) -> list[Request]:
-    """The requests in an Arrow table, in its order. *requests_version* is given if the table is a whole commit."""
+    """The requests of an Arrow table, in order; *requests_version* if it is a whole commit."""
     columns = {name: values_of(rows.column(name)) for name in _COLUMNS}
     columns["properties"] = [dict(pairs) if pairs else {} for pairs in columns["properties"]]
     numbers = repeat(None) if requests_version is None else range(rows.num_rows)
@@ -56,8 +55,7 @@ assert set(_COLUMNS) <= set(REQUESTS.schema.names)
 
 
 class Return(NamedTuple):
-    """Entries that a consumer gives back, to come again at ``due_time``. They count as redelivered unless
-    ``is_unseen``: the application saw none of them."""
+    """Entries given back, to come again at ``due_time``; uncounted if ``is_unseen`` by the application."""
 
     first: int
     last: int
@@ -77,14 +75,13 @@ class Removed(NamedTuple):
 class CursorDraft:
     """What a round does to a cursor.
 
-    * ``axis_acks``: acknowledged like ``acks``, by virtual positions if there is a due lane.
-    * ``delivered_acks``: (first, last, consumer, round), acknowledged if that round delivered it to the consumer.
-    * ``tails``: (consumer, round, first), unseen and coming back: that round's deliveries from *first* on, and later
-      rounds'.
-    * ``passed``: counts as acknowledged from now on, since it is of another lane or a part of a chunked message.
-    * ``ack_sets``: what is left of batches acknowledged in part, by position.
-    * ``has_new_limits``: limits of unacknowledged messages changed, so blocked consumers must be found again.
-    * ``ranges_before``: each consumer's hashes before consumers of Key_Shared came or went.
+    * ``axis_acks``: like ``acks``, by virtual positions.
+    * ``delivered_acks``: (first, last, consumer, round), acknowledged if that round delivered it.
+    * ``tails``: (consumer, round, first), coming back unseen: deliveries of that round from *first* on, and later ones.
+    * ``passed``: passed over, as of another lane or a part of a chunked message.
+    * ``ack_sets``: what is left of batches, by position.
+    * ``has_new_limits``: limits of unacknowledged messages changed.
+    * ``ranges_before``: hash ranges before consumers changed.
     * ``is_rewritten``: all pages are to be written.
     """
 
@@ -130,13 +127,13 @@ class CursorDraft:
         return [*self.acks, *((position, position) for position, left in self.ack_sets.items() if is_empty(left))]
 
     def expire(self, first: int, last: int) -> None:
-        """Acknowledge the entries *first*..*last* because of time to live or a quota."""
+        """Acknowledge *first*..*last* because of time to live or a quota."""
         for begin, end in self.cursor.backlog(first, last):
             self.expired += sum(until - since + 1 for since, until in self.acks.gaps(begin, end))
         self.acks.add(first, last)
 
     def forget_ranges(self) -> None:
-        """Drop all requests so far, because the cursor was moved."""
+        """Drop all requests so far: the cursor was moved."""
         self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
         self.axis_acks, self.passed = Positions(), Positions()
         self.delivered_acks, self.tails = [], []
@@ -156,7 +153,7 @@ class Refusal(NamedTuple):
 
 
 class RoundResult(NamedTuple):
-    """What a round did; ``is_committed`` is False if nothing changed, even if requests were refused."""
+    """What a round did; ``is_committed`` is False if nothing changed."""
 
     is_committed: bool
     delivered_messages: int = 0
@@ -168,8 +165,7 @@ class RoundResult(NamedTuple):
 
 @dataclass
 class RoundDraft:
-    """What a round does to each cursor, and its replies. ``now`` is the broker's own clock, ``wall`` the machine's (see
-    clock)."""
+    """What a round does to each cursor, and its replies; ``now`` and ``wall`` are the two clocks (see clock)."""
 
     number: int
     now: int
@@ -185,25 +181,24 @@ class RoundDraft:
         return draft
 
     def may_let_go(self, asked: CursorDraft) -> bool:
-        """May this round's requests or returns unblock consumers? The plan decides."""
+        """May requests or returns unblock consumers? The plan decides."""
         return asked.has_work or any(due <= self.now for due in asked.cursor.returns_at())
 
     def reads(self, asked: CursorDraft) -> bool:
-        """May the cursor deliver new entries? Limits of unacknowledged messages stop only new reads, not redeliveries
-        (4.5)."""
+        """May the cursor deliver new entries? Limits of unacknowledged messages do not stop redeliveries (4.5)."""
         cursor = asked.cursor
         return not cursor.is_blocked_by_broker and (not cursor.is_blocked or self.may_let_go(asked))
 
     def reply(
         self, request: Request, key: CursorKey | None = None, *, error: str | None = None, text: str | None = None
     ) -> None:
-        """Answer *request*: done, or refused with an error's name and text. A request without an id gets no answer."""
+        """Answer *request*: done, or refused with an error's name and text; no answer without an id."""
         if not request.request_id:
             return
         self.facts.append(reply_row(request, key and key.topic_id, error=error, text=text))
 
     def refuse(self, request: Request, refused: Exception, consumer: str | None) -> None:
-        """Note that *request* was refused, answered or not; *consumer* is the name of its consumer."""
+        """Note that *request* of *consumer* was refused."""
         self.refusals.append(
             Refusal(
                 request.kind,

@@ -11,8 +11,8 @@ from pulsar_spark.protocol.positions import Positions, as_array, expanded, range
 
 
 def expire_due(asked: CursorDraft, last: int, dead_before: int) -> None:
-    """Acknowledge entries of the due lane that came due before *dead_before*, which is a stretch of numbers; all were
-    published earlier. Entries kept apart end up to position *last*."""
+    """Acknowledge the due lane's entries due before *dead_before*, which is a stretch of numbers, and those apart up to
+    position *last*."""
     due = asked.cursor.due
     due.promotion.advance(dead_before - 1)
     behind = virtual(due.promotion.first_at(dead_before))
@@ -25,7 +25,7 @@ def expire_due(asked: CursorDraft, last: int, dead_before: int) -> None:
 
 
 def _expire_apart(asked: CursorDraft, last: int, dead_before: int) -> None:
-    """Acknowledge old entries kept apart: waiting ones by the time they wait for, others by their own deliver time."""
+    """Waiting entries go by the time they wait for, others by their own deliver time."""
     due, unmoved = asked.cursor.due, []
     for held in asked.cursor.ranges_between(APART_BASE, place_apart(last) + 1):
         first, until = position_of(held.first), min(position_of(held.last), last)
@@ -46,7 +46,7 @@ def _expire_at(asked: CursorDraft, stretches: Iterable[tuple[int, int]]) -> None
 
 
 def expire_main(asked: CursorDraft, first: int, last: int) -> None:
-    """Acknowledge first..last of the main lane; entries of the due lane in between are passed over."""
+    """Acknowledge first..last of the main lane; the due lane's entries are passed over."""
     cursor, due = asked.cursor, asked.cursor.due
     known = Positions((held.first, held.last) for held in cursor.ranges())
     done = Positions((held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED)

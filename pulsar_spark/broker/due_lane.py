@@ -1,16 +1,12 @@
 """The due lane of a cursor: what it keeps of delayed entries.
 
-A cursor keeps nothing of a delayed entry until the entry is promoted (see promotion) and *looked at*, which means read
-by a round in which a consumer can take it. Then its state is kept under its number, on an axis of virtual positions
-(protocol.delays) in the same pages, plan and rows, with its own mark-delete. So scattered entries that came due and are
-acknowledged cost one number. In the main lane, delayed entries count as acknowledged, so its ranges stay long.
+A delayed entry has no state until it is promoted (see promotion) and *looked at*: read by a round in which a consumer
+can take it. Then its number keeps its state, on an axis of virtual positions (protocol.delays) with its own
+mark-delete, so scattered positions need few ranges. The main lane counts delayed entries as acknowledged.
 
-Entries that are acknowledged in whole or in part, or rescheduled, before they are looked at are kept *apart*, by
-position; their numbers are passed over.
-
-**Its own** entries are the delayed ones due after ``since``, at or after position ``floor``. Others, due before the
-cursor met its first delayed entry, are ordinary entries. Requests name positions and are mapped to the axes (see
-due_requests); output names positions again. Rules: semantics 5 with 0.21 and 0.24.
+Entries acknowledged or rescheduled before they are looked at are kept *apart*, by position. **Its own** entries are the
+delayed ones due after ``since``, from position ``floor`` on; others are ordinary entries. due_requests maps requests to
+the axes. Rules: semantics 5 with 0.21 and 0.24.
 """
 
 import numpy as np
@@ -37,17 +33,17 @@ LEAST_LOOK, MOST_LOOK = 1 << 10, 1 << 20
 
 
 class DueLane(OwnEntries):
-    """The due lane of one cursor. ``mark_delete`` is a virtual position: all numbers up to it are done. ``visible`` is
-    the mark-delete shown to users: nothing up to it waits, is in motion or unread."""
+    """The due lane of one cursor. Numbers up to ``mark_delete``, a virtual position, are done. Nothing at a position up
+    to ``visible`` waits, is in motion or unread."""
 
     _blocker: int | None = None
 
     def has_ripe(self, wall: int) -> bool:
-        """Is there a promoted number to look at whose time has come? False only if the clock was set back."""
+        """Is there a promoted number to look at? Its time has come, unless the clock was set back."""
         return self.read < self.promotion.count and self.next_ripe(wall) is None
 
     def next_ripe(self, wall: int) -> int | None:
-        """The instant after *wall* at which the next number may be looked at, if the clock was set back."""
+        """When the next number may be looked at, if the clock was set back; else None."""
         read = self.read
         if self.promotion.until <= wall or read >= self.promotion.count:
             return None
@@ -55,15 +51,14 @@ class DueLane(OwnEntries):
         return due if due > wall else None
 
     def hashes_at(self, axis: np.ndarray, hashes: EntryHashes) -> np.ndarray:
-        """The sticky-key hashes of entries at ascending places on any axis; *hashes* are those of the topic
-        partition."""
+        """Sticky-key hashes at ascending places on any axis; *hashes* are the partition's."""
         numbered, apart = np.searchsorted(axis, (DUE_BASE, APART_BASE))
         numbers = number_at(axis[numbered:apart])
         by_position = hashes.at(axis[:numbered]), hashes.at(position_of(axis[apart:]))
         return np.concatenate((by_position[0], self.promotion.at(numbers).hashes, by_position[1]))
 
     def positions_at(self, axis: np.ndarray) -> np.ndarray:
-        """The positions of entries at ascending places on any axis."""
+        """Positions at ascending places on any axis."""
         numbered, apart = np.searchsorted(axis, (DUE_BASE, APART_BASE))
         numbers = number_at(axis[numbered:apart])
         return np.concatenate((axis[:numbered], self.promotion.at(numbers).positions, position_of(axis[apart:])))
@@ -71,12 +66,8 @@ class DueLane(OwnEntries):
     # What comes due
 
     def unread(self, asked: CursorDraft, most: int, wall: int, *, by_time: bool) -> list[UnreadRun]:
-        """The next *most* entries that were never looked at, as runs of numbers; other numbers are noted as passed
-        over.
-
-        Adjacent entries of one batch size form a run with the deliver time of the first. With *by_time*, which is for
-        rounds with other due entries, a run has one deliver time.
-        """
+        """The next *most* numbers never looked at, as runs; others are noted as passed over. Neighbours of one batch
+        size join, with *by_time* only if they have one deliver time."""
         found, at = [], self.read
         while most > 0 and at < self.promotion.count:
             last = min(at + int(np.clip(most, LEAST_LOOK, MOST_LOOK)), self.promotion.count) - 1
@@ -90,8 +81,8 @@ class DueLane(OwnEntries):
         return self.runs(np.concatenate([np.empty(0, np.int64), *found]), by_time=by_time)
 
     def unknown(self, asked: CursorDraft, first: int, last: int, wall: int) -> tuple[np.ndarray, bool]:
-        """The numbers first..last of its own entries that were never looked at, up to the first that is not due (if the
-        clock was set back), and whether such a number was found. Other numbers are noted as passed over."""
+        """Its own numbers in first..last that were never looked at, up to one whose time has not come, and whether
+        there is such a one. Others are noted as passed over."""
         numbers = np.arange(first, last + 1)
         entries = self.promotion.at(numbers)
         ripe = int(np.searchsorted(entries.times, wall, "right"))
@@ -107,8 +98,7 @@ class DueLane(OwnEntries):
         return numbers[is_unknown & is_own], is_last
 
     def runs(self, numbers: np.ndarray, *, by_time: bool, lines: np.ndarray | None = None) -> list[UnreadRun]:
-        """The entries with these ascending numbers, as runs with equal batch size, line and, with *by_time*, deliver
-        time."""
+        """Ascending numbers as runs of one batch size, line and, with *by_time*, deliver time."""
         if not len(numbers):
             return []
         entries = self.promotion.at(numbers)
@@ -127,8 +117,7 @@ class DueLane(OwnEntries):
     # Behind a round
 
     def settle(self) -> None:
-        """Move the visible mark-delete, after a round that changed something, up to the first entry that is not
-        done."""
+        """Move the visible mark-delete up to the first unfinished entry."""
         first = self._blocker
         if first is not None and len(self.unfinished_between(first, first)):
             self.visible = visible_mark_delete(self.cursor.mark_delete, first)

@@ -1,8 +1,5 @@
-"""How a cursor gets and loses its due lane, and rare changes that rewrite many of its ranges.
-
-A due lane begins when a cursor meets the first entries that wait. It is folded back into exact positions when deliver
-times no longer count: on Exclusive and Failover (2.6), and with delayed delivery off.
-"""
+"""How a cursor gets and loses its due lane. It begins with the first entries that wait, and ends when deliver times no
+longer count: on Exclusive and Failover (2.6), and with delayed delivery off."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -26,8 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def begin(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
-    """Give the cursor a due lane from its read position on. Entries after it that wait and already have a state are
-    kept apart."""
+    """Give the cursor a due lane from its read position on; later entries that wait and have a state are kept apart."""
     cursor = asked.cursor
     topic = bundle.topics[cursor.topic]
     promotion = bundle.promotion(topic, cursor.key.partition)
@@ -49,7 +45,7 @@ def begin(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
 
 
 def _set_apart(due: DueLane, ahead: list[Range]) -> list[Range]:
-    """The ranges *ahead* of the read position, with the state of the lane's own entries moved to places apart."""
+    """The ranges *ahead*, with the lane's own entries moved apart."""
     acknowledged = [held for held in ahead if held.status == ACKNOWLEDGED]
     found = [*acknowledged]
     found += [held._replace(first=place_apart(held.first), last=place_apart(held.last)) for held in acknowledged]
@@ -67,7 +63,7 @@ def _set_apart(due: DueLane, ahead: list[Range]) -> list[Range]:
 def _with_times(
     topic: TopicState, partition: int, ranges: list[Range]
 ) -> Iterator[tuple[Range, np.ndarray, np.ndarray]]:
-    """Each of *ranges*, by position, with its positions and their deliver times (0 if not delayed), read together."""
+    """Each of *ranges*, by position, with its positions and deliver times (0 if not delayed)."""
     positions = expanded(*as_array((held.first, held.last) for held in ranges))
     times = delayed_at(topic, partition, positions)
     begin = 0
@@ -78,7 +74,7 @@ def _with_times(
 
 
 def fold(asked: CursorDraft) -> None:
-    """Remove the due lane; its states become exact positions again."""
+    """Replace the due lane by exact positions."""
     cursor, due = asked.cursor, asked.cursor.due
     catch_up(asked)
     asked.acks = Positions(sorted([*asked.acks, *_named(due, asked.axis_acks)]))
@@ -100,7 +96,7 @@ def fold(asked: CursorDraft) -> None:
 
 
 def stop_waiting(asked: CursorDraft) -> None:
-    """Let entries go out without their deliver times. A due lane stays, and waits, while the delay index is rebuilt."""
+    """Let entries go out without their deliver times. While the delay index is rebuilt, a due lane stays."""
     cursor = asked.cursor
     if cursor.due:
         if cursor.due.promotion.is_ready:
@@ -114,17 +110,13 @@ def _waiting_no_more(held: Range) -> Range:
 
 
 def _named(due: DueLane, places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The positions of places on any axis."""
     axis = expanded(*as_array(places))
     return ranges_of(np.unique(due.real(axis)))
 
 
 def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
-    """Let deliver times count, because the policy is switched on or the first consumer joins.
-
-    Entries that came back before their deliver time, for example on Exclusive, wait for it again. Rescheduled entries
-    keep their new time, and pending ones wait after they are given back.
-    """
+    """Let deliver times count from now on. Entries that came back too early wait again; rescheduled ones keep their new
+    time, and pending ones wait once given back."""
     cursor = asked.cursor
     topic, partition = bundle.topics[cursor.topic], cursor.key.partition
     if bundle.delay_index.next_due(topic.topic.topic_id, partition, wall) is None:
@@ -150,11 +142,11 @@ def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
 
 
 def mend_numbers(bundle: Bundle, draft: RoundDraft) -> None:
-    """Correct numbers after a lost delay index was rebuilt from a topic that has lost entries since.
+    """Correct numbers after the delay index was rebuilt from a topic that lost entries.
 
-    Which entries of a checkpoint are gone is unknown, so a state is kept only if it is the same whichever they were
-    (protocol.delays.agreed). With g entries gone, at most g are delivered again at each border between states. Nothing
-    is lost, and later numbers do not change.
+    Which entries are gone is unknown, so a state is kept only if it is the same for all possibilities
+    (protocol.delays.agreed). With g entries gone, at most g are delivered again at each border of states; nothing is
+    lost.
     """
     for state, promotion in bundle.promoted():
         for checkpoint, entries in promotion.unlike_index():
@@ -178,7 +170,7 @@ def mend_numbers(bundle: Bundle, draft: RoundDraft) -> None:
 
 
 def _keep_what_agrees(asked: CursorDraft, checkpoint: Checkpoint, entries: int) -> None:
-    """Map the first numbers of a checkpoint to the *entries* that are left, and drop states that are not certain."""
+    """Map a checkpoint's first numbers to the *entries* left, and drop uncertain states."""
     cursor = asked.cursor
     first, last = virtual(checkpoint.first), virtual(checkpoint.last)
     held = list(cursor.ranges_between(first, last + 1))
@@ -214,8 +206,7 @@ def rewrite(asked: CursorDraft, ranges: list[Range]) -> None:
 
 
 def meet(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -> None:
-    """Begin a due lane if any entry in *first*..*last* waits that has no state and is not acknowledged in this
-    round."""
+    """Begin a due lane if an unknown, unacknowledged entry in *first*..*last* waits."""
     waiting = _waiting_unread(bundle, asked.cursor, first, last, wall)
     known = [(held.first, held.last) for held in asked.cursor.ranges_between(first, last + 1)]
     if not (inside(waiting, known) | inside(waiting, asked.acks)).all():
@@ -223,7 +214,6 @@ def meet(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -
 
 
 def _waiting_unread(bundle: Bundle, cursor: Cursor, first: int, last: int, wall: int) -> np.ndarray:
-    """The waiting positions that the cursor has not read."""
     topic = bundle.topics[cursor.topic]
     first, last = max(first, cursor.read_position), min(last, topic.ledgers(cursor.key.partition).last_delayed_position)
     positions = np.arange(first, last + 1)

@@ -1,8 +1,7 @@
-"""Maps requests about a cursor with a due lane from positions to the axes that hold its states.
+"""Maps requests about a due lane from positions to the axes of its states.
 
-An entry that was looked at is named by its number; one acknowledged earlier is kept apart from then on. While the delay
-index is rebuilt the two cannot be distinguished: all acknowledged entries are kept apart, and those in motion are found
-once the index is ready.
+An entry that was looked at is named by its number; one acknowledged earlier is kept apart. While the delay index is
+rebuilt the two cannot be told apart, so all acknowledged entries are kept apart until :func:`catch_up`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +22,7 @@ effect on other entries in them."""
 
 
 def bring_onto_axes(asked: CursorDraft) -> None:
-    """Replace requests about positions by requests about places on the axes. Once a round."""
+    """Replace requests about positions by requests about places. Once a round."""
     due = asked.cursor.due
     if not due.promotion.is_ready:
         _keep_apart(asked)
@@ -45,7 +44,7 @@ def _keep_apart(asked: CursorDraft) -> None:
 
 
 def catch_up(asked: CursorDraft) -> None:
-    """Acknowledge entries in motion that were acknowledged while the delay index was rebuilt."""
+    """Acknowledge entries in motion that were acknowledged during a rebuild."""
     due = asked.cursor.due
     if not due.is_behind:
         return
@@ -59,7 +58,7 @@ def catch_up(asked: CursorDraft) -> None:
 
 
 def acknowledge_delivered(asked: CursorDraft, of_delivery: Mapping[tuple[str, int], list[tuple[int, int]]]) -> None:
-    """Acknowledge entries of the due lane, at spans of positions, that these deliveries (consumer, round) contained."""
+    """Acknowledge the due lane's entries in these deliveries (consumer, round), at spans of positions."""
     cursor = asked.cursor
     for held in cursor.ranges_between(DUE_BASE, AXES_END):
         spans = of_delivery.get((held.consumer_id, held.delivery_round)) if held.consumer_id else None
@@ -70,7 +69,7 @@ def acknowledge_delivered(asked: CursorDraft, of_delivery: Mapping[tuple[str, in
 
 
 def _returns(due: DueLane, returns: list[Return]) -> list[Return]:
-    """Each return, followed by its meaning on the other axes; of several for an entry the last counts."""
+    """Each return, then its meaning on the other axes; the last one for an entry counts."""
     if not returns:
         return returns
     motion, apart, found = due.motion, _apart(due), []
@@ -88,7 +87,6 @@ def _returns(due: DueLane, returns: list[Return]) -> list[Return]:
 
 
 def _in_motion(due: DueLane, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Places on the axes of entries in motion at *spans* of positions."""
     motion = due.motion
     numbers = virtual(np.sort(motion.numbers[inside(motion.positions, spans)]))
     places = expanded(*as_array(_apart(due)))
@@ -101,7 +99,7 @@ def _apart(due: DueLane) -> list[tuple[int, int]]:
 
 
 def _met_too_early(due: DueLane, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Stretches of positions to keep apart: acknowledged, but not looked at."""
+    """Stretches to keep apart: acknowledged before they were looked at."""
     clipped = _clipped(due, spans)
     if sum(last - first + 1 for first, last in clipped) > ONE_BY_ONE:
         return clipped
@@ -116,7 +114,6 @@ def _met_too_early(due: DueLane, spans: Iterable[tuple[int, int]]) -> list[tuple
 
 
 def _clipped(due: DueLane, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The parts of *spans* where entries of the lane may be."""
     end = due.ledgers.last_delayed_position
     clipped = [(max(first, due.floor), min(last, end)) for first, last in spans if last >= due.floor]
     return [(first, last) for first, last in clipped if first <= last]

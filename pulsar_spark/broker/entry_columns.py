@@ -1,8 +1,4 @@
-"""One column's values for a topic partition's entries: read when a round needs them, and kept while a cursor does.
-
-A round reads all missing values in one go. Values are kept in a limited number of blocks, so memory does not grow with
-the topic; values of dropped blocks are read again.
-"""
+"""One column's values for a topic partition's entries, read when needed and kept in a limited number of blocks."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +23,6 @@ class _Block(NamedTuple):
     is_known: np.ndarray
 
     def reaching(self, size: int) -> "_Block":
-        """The block with room for at least *size* entries."""
         missing = size - len(self.is_known)
         if missing <= 0:
             return self
@@ -37,7 +32,7 @@ class _Block(NamedTuple):
 
 
 class EntryColumn:
-    """The column of the partition of *ledgers*; *read* returns values of type *kind* for the entries of runs."""
+    """The column of the partition of *ledgers*; *read* returns values of type *kind* for runs."""
 
     def __init__(self, ledgers: PartitionLedgers, read: Callable[[Sequence[Run]], np.ndarray], kind: type[np.integer]):
         self._ledgers, self._read = ledgers, read
@@ -45,13 +40,13 @@ class EntryColumn:
         self._blocks: OrderedDict[int, _Block] = OrderedDict()
 
     def between(self, first: int, last: int) -> np.ndarray:
-        """The values of the entries at *first*..*last*, which must be numbered."""
+        """The values at *first*..*last*, which must be numbered."""
         if last < first:
             return self._none.values
         return self.at(np.arange(first, last + 1))
 
     def at(self, positions: np.ndarray) -> np.ndarray:
-        """The values of the entries at ascending *positions*."""
+        """The values at ascending *positions*."""
         found = np.empty(len(positions), self._none.values.dtype)
         unknown = [np.empty(0, np.int64)]
         for number, here in _by_block(positions):
@@ -68,7 +63,7 @@ class EntryColumn:
         return found
 
     def let_go(self, position: int) -> None:
-        """Drop values of entries before *position*, which are no longer needed."""
+        """Drop values before *position*."""
         for number in [number for number in self._blocks if (number + 1) * BLOCK_ENTRIES <= position]:
             del self._blocks[number]
 
@@ -87,7 +82,6 @@ class EntryColumn:
 
 
 def _by_block(positions: np.ndarray) -> Iterator[tuple[int, slice]]:
-    """The blocks of ascending *positions*, each with the slice of its positions."""
     if len(positions):
         numbers = np.arange(positions[0] // BLOCK_ENTRIES, positions[-1] // BLOCK_ENTRIES + 1)
         ends = np.searchsorted(positions, (numbers + 1) * BLOCK_ENTRIES).tolist()

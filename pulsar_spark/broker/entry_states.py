@@ -1,4 +1,4 @@
-"""The states of entries as numbers, and ranges made of entries with equal states."""
+"""The states of entries as numbers, and ranges made of them."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -14,10 +14,8 @@ NEVER = np.iinfo(np.int64).max
 
 
 class EntryStates:
-    """Numbers for the states that ranges can have: all columns except positions and size.
-
-    :attr:`due` and the flags have an extra last element, for :data:`UNREAD`.
-    """
+    """Numbers for states: a range's columns without positions and size. :attr:`due` and the flags end with a value for
+    :data:`UNREAD`."""
 
     def __init__(self):
         self._said: list[tuple] = []
@@ -52,7 +50,7 @@ class EntryStates:
 
 
 class EntryCodes:
-    """The state number of each of a form's entries, computed at first use. *touched* is their number if none of them is
+    """The state number of each of a form's entries, computed at first use. *touched* is their number if none is
     unread."""
 
     def __init__(self, make: Callable[[], np.ndarray], touched: int | None = None):
@@ -66,7 +64,7 @@ class EntryCodes:
         return len(self.all) if self._touched is None else self._touched
 
     def first_unread(self, at: int) -> int:
-        """The first unread index at or after *at*; all after the last code are unread."""
+        """The first unread index from *at* on; all after the last are."""
         unread = np.flatnonzero(self.all[at:] == UNREAD) if self._touched is None else []
         return at + int(unread[0]) if len(unread) else max(at, len(self))
 

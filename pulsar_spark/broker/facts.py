@@ -1,8 +1,7 @@
 """The rows of a round: one function per kind of row of ``cursor_ledger``.
 
-A row is a dict of columns; missing columns are null. round_rows adds ``round`` to all rows of a round, and turns pages
-and ranges into rows. table_specs.CURSOR_LEDGER defines the columns. storage.cursor_ledger knows which row replaces
-which, and reads them; load_bundle makes a bundle of the valid ones.
+Missing columns are null, and round_rows adds ``round``. table_specs.CURSOR_LEDGER defines the columns;
+storage.cursor_ledger knows which row replaces which.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,8 +41,7 @@ def round_row(
     is_snapshot: bool,
     served: BundleRange = WHOLE,
 ) -> dict:
-    """One row per round: its time by the machine's clock and the broker's, what it consumed, and the slice it serves
-    unless that is the whole."""
+    """One row per round: its time by both clocks, what it consumed, and its slice unless that is the whole."""
     return dict(
         kind="round",
         round_time=wall,
@@ -104,8 +102,7 @@ def cursor_row(cursor: Cursor) -> dict:
 
 
 def promotion_rows(promotion: "Promotion", checkpoints: Iterable[Checkpoint], gone: Iterable[int]) -> list[dict]:
-    """One row per checkpoint of a topic partition: the entries of the numbers first..last. The last checkpoint says how
-    far promotion has come."""
+    """One row per checkpoint of a topic partition: the entries of the numbers first..last."""
     same = dict(kind="promotion", topic=promotion.topic, topic_id=promotion.topic_id, partition=promotion.partition)
     return [
         *(dict(same, first=first, is_removed=True) for first in gone),
@@ -122,8 +119,8 @@ def removed_cursor_row(cursor: Cursor) -> dict:
 
 
 def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None, with_ranges: bool) -> dict:
-    """One row per connected consumer. *lease_time* is the end of its lease by the machine's clock. *with_ranges* adds
-    its hash ranges, hundreds on a ring; otherwise those of its previous row stay valid."""
+    """One row per connected consumer. *lease_time* is by the machine's clock. *with_ranges* adds its hash ranges; else
+    those of its previous row stay."""
     return dict(
         _of(cursor, "consumer"),
         consumer_id=consumer.consumer_id,
@@ -145,7 +142,7 @@ def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None, 
 
 
 def removed_consumer_row(cursor: Cursor, consumer: Consumer, why: str) -> dict:
-    """One row per consumer that left, and why, in a word."""
+    """One row per consumer that left, and why."""
     return dict(
         _of(cursor, "consumer"),
         consumer_id=consumer.consumer_id,
@@ -157,8 +154,8 @@ def removed_consumer_row(cursor: Cursor, consumer: Consumer, why: str) -> dict:
 
 
 def lane_row(cursor: Cursor, page: int, lane: int, hashes: LaneHashes, ranges: Sequence[Range]) -> dict:
-    """One row per written lane, which is a page. Its ranges are those of the same round; its hashes say which entries
-    between their ends they mean."""
+    """One row per written lane, which is a page of the ranges of the same round; its hashes say which entries they
+    mean."""
     return dict(
         _of(cursor, "page"),
         page=page,
@@ -176,12 +173,12 @@ def removed_page_row(cursor: Cursor, first: int) -> dict:
 
 
 def policy_row(owner: str, topic_id: str | None, name: str, value: str | None) -> dict:
-    """One row per policy of a topic or namespace, or fact stored among the policies; None removes it."""
+    """One row per policy of a topic or namespace; None removes it."""
     return dict(kind="policy", topic=owner, topic_id=topic_id, properties=[(name, value)], is_removed=value is None)
 
 
 def dead_letter_rows(cursor: Cursor, dead: Iterable[Range]) -> list[dict]:
-    """One row per range of dead entries; dead letters are written from it."""
+    """One row per range of dead entries, for their dead letters."""
     same = dict(_of(cursor, "letter"), status=DEAD_LETTER, properties=list(cursor.dead_letters.items()))
     return [
         dict(
@@ -206,7 +203,7 @@ def put_off_letter_row(
     batch_size: int,
     ack_set: list[int] | None,
 ) -> dict:
-    """One row per message put off; its retry letter is written from it, or its dead letter after too many attempts."""
+    """One row per message put off, for its retry letter, or its dead letter after too many attempts."""
     return dict(
         _of(cursor, "letter"),
         status=DEAD_LETTER if asked.is_dead else RETRY_LETTER,
@@ -222,18 +219,18 @@ def put_off_letter_row(
 
 
 def waiting_letter_row(key: WaitingKey, of_letter: dict, **columns: object) -> dict:
-    """One row per letter row, or part of one, that could not be written: the columns *of_letter*, and in *columns* what
-    waits, why and until when."""
+    """One row per letter row, or part, that waits: its columns *of_letter*, and *columns* with what waits, why and
+    until when."""
     return dict(of_letter, kind="waiting_letter", delivery_round=key.round, join_order=key.number, **columns)
 
 
 def letterless_row(key: CursorKey, topic: str, messages: int) -> dict:
-    """One row per cursor: how many messages were deleted before their letter was written."""
+    """One row per cursor: messages deleted before their letter was written."""
     return dict(kind="letterless", topic=topic, **key._asdict(), msg_out_counter=messages)
 
 
 def reply_row(request: "Request", topic_id: str | None, *, error: str | None, text: str | None) -> dict:
-    """One row per answered request: done, or refused with an error's name and text."""
+    """One row per answered request: done, or an error's name and text."""
     return dict(
         kind="reply",
         request_id=request.request_id,
@@ -253,17 +250,17 @@ def reset_row(cursor: Cursor, consumer: Consumer) -> dict:
 
 
 def set_aside_row(entry: SetAside, *, is_removed: bool | None = None) -> dict:
-    """One row per request, topic or subscription that is set aside; *is_removed* ends that."""
+    """One row per request, topic or subscription set aside; *is_removed* ends it."""
     return dict(entry._asdict(), kind="set_aside", text=entry.text[:_TEXT], is_removed=is_removed)
 
 
 def waiting_request_row(version: int, row: int, *, is_removed: bool | None = None) -> dict:
-    """One row per request that waits for the delay index: where it is stored."""
+    """One row per request that waits for the delay index."""
     return dict(kind="waiting_request", requests_version=version, first=row, is_removed=is_removed)
 
 
 def housekeeping_row(table: str, what: str, count: int, wall: int) -> dict:
-    """One row per table and kind of housekeeping: the number of files or commits, and when."""
+    """One row per table and kind of housekeeping: how many files or commits, and when."""
     return dict(kind="housekeeping", topic=table, status=what, entries=count, round_time=wall)
 
 

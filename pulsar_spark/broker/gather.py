@@ -113,7 +113,7 @@ class _Gathering:
         self.rows.extend("unread", number, [*unread, *came_due])
 
     def _came_due(self, asked: CursorDraft, permits: int) -> list[UnreadRun]:
-        """Due entries that were never looked at, within permits."""
+        """Due entries never looked at, within permits."""
         cursor, wall = asked.cursor, self.draft.wall
         if cursor.due is None:
             return []
@@ -121,7 +121,7 @@ class _Gathering:
         return cursor.due.unread(asked, permits, wall, by_time=others)
 
     def _add_keyed(self, asked: CursorDraft, takers: list[Consumer]) -> None:
-        """Add a Key_Shared cursor, each row in its owner's line; by lane if it has too many ranges."""
+        """Add a Key_Shared cursor, by lane if it has too many ranges."""
         cursor = asked.cursor
         may_be_by_lane = self._may_be_by_lane(cursor)
         # So many tell that there are too many.
@@ -150,9 +150,8 @@ class _Gathering:
         self.rows.extend("unread", number, unread)
 
     def _stays_by_lane(self, cursor: Cursor) -> bool:
-        """Is it still worth keeping the cursor by lane, and do its lanes have the hash axis of the present owners? Also
-        in the round in which the last consumer leaves: everything comes back in few rows, and is then a few exact
-        ranges."""
+        """Is it still worth keeping lanes, and have they the axis of the present owners? Also while the last consumer
+        leaves, since everything then comes back in few rows."""
         if cursor.lanes.end - cursor.lanes.base < EXACT_BELOW:
             return False
         if cursor.is_key_shared:
@@ -160,13 +159,13 @@ class _Gathering:
         return not cursor.consumers and bool(self.draft.of(cursor).left)
 
     def _may_be_by_lane(self, cursor: Cursor) -> bool:
-        """May ranges be kept by lane? Not with a due lane, or where one may begin, or where chunks are passed over."""
+        """Not with a due lane, or where one may begin, or where chunks are passed over."""
         ledgers = self.bundle.topics[cursor.topic].ledgers(cursor.key.partition)
         behind = max(ledgers.last_delayed_position, ledgers.last_chunk_position)
         return cursor.due is None and behind < cursor.read_position
 
     def _add_by_lane(self, asked: CursorDraft, takers: list[Consumer]) -> None:
-        """Add a cursor whose ranges are kept by lane; its rows count places in lanes instead of positions."""
+        """Add a cursor kept by lane; its rows count places."""
         cursor = asked.cursor
         given = self.bundle, self.draft, asked, takers, cursor.lanes
         by_lane: KeyedByRange | KeyedByLane = KeyedByRange(*given)
@@ -194,7 +193,7 @@ class _Gathering:
         elsewhere: Counter,
         read_position: int,
     ) -> int:
-        """Add a cursor and its consumers; returns the cursor's number. Entries before *read_position* are not new."""
+        """Add a cursor and its consumers; returns its number. Entries before *read_position* are not new."""
         planned, number = affected.planned, len(self.cursors)
         permits = sum(consumer.permits for consumer in takers)
         self._add_limits(number, asked, permits, elsewhere, read_position)
@@ -204,7 +203,7 @@ class _Gathering:
         return number
 
     def _now(self, cursor: Cursor) -> int:
-        """The instant up to which entries come back by themselves; 0 while the delay index is rebuilt."""
+        """Until when entries come back by themselves; 0 while the delay index is rebuilt."""
         return self.draft.now if _is_ready(cursor) else 0
 
     def _limit(self, cursor: Cursor, name: str) -> int:
@@ -247,8 +246,8 @@ class _Gathering:
         self.rows.extend("return", number, effective_returns(asked, planned))
 
     def _add_never_delivered(self, number: int, cursor: Cursor, position: int, place: int, line: Sequence) -> None:
-        """Add the entry at *position*, acknowledged in part, as one at *place*, in *line* if there is one. Its deliver
-        time counts only if it is in the future or the entry is of the due lane."""
+        """Add the entry at *position*, acknowledged in part, at *place* and in *line*, if any. A past deliver time
+        counts only in the due lane."""
         size, due = self.bundle.batch_size(cursor, position), deliver_time(self.bundle, cursor, position)
         if place == position and (due or 0) <= self.draft.wall:
             due = None
@@ -257,8 +256,8 @@ class _Gathering:
     def _add_turns(
         self, number: int, asked: CursorDraft, takers: list[Consumer], planned: list[Range], elsewhere: Counter
     ) -> None:
-        """Add the turns of consumers in order, then the consumers that get nothing. A consumer that asks for its
-        messages again is unblocked (4.4)."""
+        """Add consumers in turn, then those that get nothing. One that asks for its messages again is unblocked
+        (4.4)."""
         cursor, now = asked.cursor, self.draft.now
         asks = asked.redelivered | {each.consumer_id for each in asked.returns if each.due_time <= now}
         asks |= {consumer_id for consumer_id, _, _ in asked.tails}
@@ -287,19 +286,17 @@ class _Gathering:
 
 
 def _are_many(unread: Sequence[UnreadRun]) -> bool:
-    """Do several consumers get so many entries that lanes are quicker?"""
+    """Are there so many entries for several consumers that lanes are quicker?"""
     entries = sum(run.last - run.first + 1 for run in unread)
     return entries > LANES_FROM_ENTRIES and len({run.line for run in unread}) > 1
 
 
 def _is_ready(cursor: Cursor) -> bool:
-    """Can the cursor's whole state be read? False with a due lane while the delay index is rebuilt: then only
-    acknowledgements count, and nothing is delivered."""
+    """Can its state be read? Not with a due lane while the delay index is rebuilt: then only acknowledgements count."""
     return cursor.due is None or cursor.due.promotion.is_ready
 
 
 def _find_delivered(asked: CursorDraft) -> None:
-    """Find the positions of entries acknowledged by delivery."""
     if not asked.delivered_acks:
         return
     of_delivery = defaultdict(list)
@@ -315,7 +312,6 @@ def _find_delivered(asked: CursorDraft) -> None:
 
 
 def _find_tails(asked: CursorDraft, now: int) -> None:
-    """Find the places that come back of deliveries from a round on."""
     for consumer_id, round_number, first in asked.tails:
         for page in asked.cursor.pages:
             for held in page.held if consumer_id in page.unacked else ():
@@ -328,7 +324,7 @@ def _find_tails(asked: CursorDraft, now: int) -> None:
 
 
 def _unacked_elsewhere(unacked: Counter, planned: list[Range]) -> Counter:
-    """Unacknowledged messages by consumer in ranges that are not planned."""
+    """Unacknowledged messages by consumer outside the planned ranges."""
     elsewhere = unacked.copy()
     for held in planned:
         if held.status == PENDING:

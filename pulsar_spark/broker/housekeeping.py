@@ -1,10 +1,8 @@
-"""A broker keeps the tables of its root small and their logs short, in the background (see storage.housekeeping).
+"""A broker keeps its root's tables small and their logs short, in the background (see storage.housekeeping).
 
-One thread does one step at a time, and rests nine times as long, or less if a table has many new commits. Before each
-step it checks that the lease is still this broker's; a step already decided is right even if another broker took over.
-An error ends the work on that table for now. A table is looked at after enough commits, and from time to time, because
-its contents age. Policies say how long things stay, and whether a topic is kept at all (see storage.kept_tables). Each
-look also returns free memory to the system.
+One thread does a step at a time and rests nine times as long, less if a table has many new commits. Before each step it
+checks the lease. An error ends work on that table for now. Tables are looked at after enough commits, and from time to
+time. Policies say how long things stay (see storage.kept_tables). Each look also gives memory back.
 """
 
 import logging
@@ -71,11 +69,8 @@ class Housekeeping:
             give_memory_back()
 
     def look(self) -> None:
-        """Do the work that is due, table by table.
-
-        A failure ends nothing else. Errors of Arrow and native code have no common base, so all are caught; any but
-        :data:`MAY_PASS` is logged with its traceback.
-        """
+        """Do the work that is due. Any failure ends only one table's work; except for :data:`MAY_PASS` it is logged
+        with its traceback."""
         try:
             found = self._find()
         except Exception as failed:  # see above
@@ -94,7 +89,7 @@ class Housekeeping:
                 return
 
     def _find(self) -> list[Kept]:
-        """The tables to keep; the state is read again only after new rounds."""
+        """The tables to keep, read again only after new rounds."""
         version = TableLog(self._layout.broker_table(CURSOR_LEDGER.name)).latest(self._found_at)
         if version != self._found_at:
             self._found = list(kept_tables(self._layout, read_latest(self._layout, *NEEDED)))
@@ -107,7 +102,6 @@ class Housekeeping:
         return holder is not None and holder.broker_id == self._lease.broker_id
 
     def _look_at(self, kept: Kept) -> None:
-        """Do the work for a table that is worth a look."""
         version, instant = self._next_look.get(kept.path, (0, 0.0))
         newest = TableLog(kept.path).latest(version - COMMITS)
         if newest < 0 or (newest < version and time.monotonic() < instant):

@@ -1,9 +1,8 @@
 """Pins an unexpected exception on the request, topic or subscription that was being processed.
 
-:func:`isolated` names this unit, and raises what escapes from it as :class:`Broken`. The round is then abandoned, the
-bundle read from its tables again, the unit set aside, and the round run without it (see rounds). If the plan, which is
-one for all cursors, fails, each cursor is planned alone to find the broken ones. Refusals, a fence, faults of the
-machine and a missing Spark (:func:`is_fault`) belong to no unit and pass through.
+:func:`isolated` raises it as :class:`Broken` with this unit. The bundle is then loaded again, the unit set aside, and
+the round run without it (see recovery). If the plan fails, each cursor is planned alone. Refusals, a fence, faults of
+the machine and a missing Spark (:func:`is_fault`) pass through.
 """
 
 import logging
@@ -23,19 +22,19 @@ log = logging.getLogger(__name__)
 
 
 def is_spark_gone(failure: BaseException) -> bool:
-    """Is Spark unreachable, rather than failing at something? Errors from a living JVM contain a trace."""
+    """Is Spark unreachable? Errors from a living JVM contain a trace."""
     if isinstance(failure, Py4JError):
         return not isinstance(failure, Py4JJavaError) and "Trace:" not in str(failure)
     return isinstance(failure, ConnectionError)
 
 
 def is_fault(failure: BaseException) -> bool:
-    """Is the disk, or a missing Spark, the cause, instead of a request or a row?"""
+    """Is the disk, or a missing Spark, the cause?"""
     return is_spark_gone(failure) or is_fault_of_disk(failure)
 
 
 class Unit(NamedTuple):
-    """What can be set aside: the columns that name it in its row."""
+    """What can be set aside, by the columns that name it."""
 
     status: str
     named: dict
@@ -77,12 +76,12 @@ class Broken(Exception):
 
 
 class PlannerFailed(Exception):
-    """Even empty work cannot be planned, so no request or subscription is the cause."""
+    """Even empty work cannot be planned, so no request is the cause."""
 
 
 class isolated:
-    """A context manager that pins an unexpected exception on *unit*; the innermost unit counts. It is a class because a
-    generator would be slow for each request."""
+    """Context manager that pins an unexpected exception on *unit*; the innermost counts. A class, because a generator
+    is slow."""
 
     def __init__(self, unit: Unit):
         self._unit = unit
@@ -98,8 +97,8 @@ class isolated:
 
 
 def plan_isolated(plan: Callable, work) -> list:
-    """The plan of *work* (work.Work). If it fails, but a plan of no work succeeds, cursors are planned one by one;
-    :class:`Broken` names those that fail."""
+    """The plan of *work*. If it fails, though a plan of nothing succeeds, cursors are planned one by one;
+    :class:`Broken` names the failing ones."""
     try:
         return plan(work)
     except Exception as failure:

@@ -1,8 +1,5 @@
-"""A broker's log for operators: one line a minute, and one for each refusal.
-
-A minute without rounds and refusals has no line. Equal refusals (same error, subscription and consumer) get one line a
-minute, and the next one counts the rest; the minute's line counts all. Nothing here waits.
-"""
+"""A broker's log for operators: a line a minute, unless nothing happened, and one for each refusal. Equal refusals get
+one line a minute, and the next counts the rest."""
 
 import logging
 import time
@@ -30,7 +27,7 @@ class Journal:
         self._waited_since: float | None = None
 
     def note(self, result: RoundResult, seconds: float) -> None:
-        """Count a round that took *seconds*; one that committed nothing counts only for its refusals."""
+        """Count a round of *seconds*; without a commit only its refusals count."""
         for refusal in result.refusals:
             self._note_refusal(refusal)
         self._counts["refused"] += len(result.refusals)
@@ -44,7 +41,7 @@ class Journal:
             )
 
     def note_waiting(self, names: Callable[[], list[str]]) -> None:
-        """Log, once a minute, which connected consumers keep a finished broker from ending."""
+        """Log, once a minute, which consumers keep a finished broker from ending."""
         now = self._clock()
         if self._waited_since is None or now - self._waited_since >= LINE_SECONDS:
             self._waited_since, found = now, names()

@@ -1,8 +1,5 @@
-"""Key_Shared subscriptions: the owners of hashes as consumers join and leave, and after a restart.
-
-Rules: semantics 2.4, 2.24-2.35; protocol.key_shared and protocol.selectors decide. Owners change only when a consumer
-joins or leaves; each consumer whose ranges changed gets a row.
-"""
+"""The owners of hashes of Key_Shared subscriptions, as consumers join and leave, and after a restart. Rules: semantics
+2.4, 2.24-2.35; protocol.key_shared and protocol.selectors decide."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -27,7 +24,7 @@ from pulsar_spark.protocol.selectors import Member
 
 
 class Newcomer(NamedTuple):
-    """A consumer that asks to join a Key_Shared subscription, and the rules if it is the first."""
+    """A consumer that asks to join Key_Shared, and the rules if it is first."""
 
     member: Member
     meta: KeySharedMeta
@@ -70,7 +67,7 @@ def take_in(cursor: Cursor, newcomer: Newcomer, draft: CursorDraft) -> None:
 
 
 def let_go(cursor: Cursor, consumer_id: str, draft: CursorDraft) -> None:
-    """Give the hashes of a consumer that left to others; without consumers the subscription has no rules."""
+    """Give the hashes of a consumer that left to others."""
     if cursor.selector is None:
         return
     _before_change(draft)
@@ -88,7 +85,7 @@ def _before_change(draft: CursorDraft) -> None:
 
 
 def with_other_ranges(draft: CursorDraft) -> set[str]:
-    """The consumers that own other hashes than before the round."""
+    """Consumers that own other hashes than before the round."""
     if draft.ranges_before is None:
         return set()
     after = draft.cursor.hash_ranges
@@ -96,7 +93,7 @@ def with_other_ranges(draft: CursorDraft) -> set[str]:
 
 
 def restore(cursor: Cursor, row: Mapping, of_consumers: Mapping[str, Mapping]) -> None:
-    """Restore the owners of hashes from the rows of a cursor and of its consumers, which are already loaded."""
+    """Restore the owners from the rows of a cursor and of its consumers, which are loaded already."""
     if not cursor.is_key_shared or not cursor.consumers:
         return
     cursor.key_shared = kept_rules(

@@ -1,12 +1,9 @@
 """Key_Shared: the owner of each entry and the entries that wait, for one cursor in one round.
 
-The owner of an entry's hash owns the entry (protocol.selectors); its row is in that consumer's line. An entry is held
-while its hash drains, an earlier entry of the hash is to come back (protocol.draining), or it has no owner (semantics
-2.31). Held entries that were never delivered stay unread and need no state. Reading passes over them, and over those
-whose owners take nothing, up to the look-ahead limit (keySharedLookAheadMsgInReplayThreshold...). Without limits of
-unacknowledged messages there is no look-ahead limit.
-
-Subclasses keep ranges as exact positions in pages (keyed_pages), or by lane (keyed_lanes).
+The owner of its hash owns an entry (protocol.selectors), whose row is in that consumer's line. An entry is held while
+its hash drains, an earlier entry of the hash is to come back (protocol.draining), or nobody owns it (semantics 2.31).
+Reading passes over held entries, and those whose owners take nothing, up to the look-ahead limit
+(keySharedLookAheadMsgInReplayThreshold...). Ranges are kept in pages (keyed_pages) or by lane (keyed_lanes).
 """
 
 from abc import ABC, abstractmethod
@@ -38,14 +35,14 @@ NO_POSITIONS, NO_HASHES = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
 class Placed(NamedTuple):
-    """An entry's line, which is a consumer, and whether it is held."""
+    """An entry's line, and whether it is held."""
 
     line: str | None
     is_held: bool
 
 
 class Keyed(ABC):
-    """A Key_Shared cursor in a round: its owners, what waits, and what its consumers may be given."""
+    """A Key_Shared cursor in a round."""
 
     _most: int
     """The most that one round delivers, in what :meth:`_counts` counts."""
@@ -65,11 +62,11 @@ class Keyed(ABC):
 
     @abstractmethod
     def _out(self) -> Out:
-        """The entries that keep their hashes, after this round's acknowledgements and returns."""
+        """Entries that keep their hashes after this round's acknowledgements and returns."""
 
     @abstractmethod
     def _unknown(self, first: int, last: int) -> np.ndarray:
-        """The positions first..last without a state that no request of this round acknowledges."""
+        """Positions in first..last without a state or an acknowledgement."""
 
     @abstractmethod
     def _look_ahead(self) -> int:
@@ -77,30 +74,28 @@ class Keyed(ABC):
 
     @abstractmethod
     def _is_passed_over(self, takes: np.ndarray, held: np.ndarray) -> np.ndarray:
-        """Which entries that are not taken count for the look-ahead limit."""
+        """Which entries not taken count for the look-ahead limit."""
 
     @abstractmethod
     def _counts(self, positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
-        """Which taken entries count for the most that a round delivers."""
+        """Which taken entries count for :attr:`_most`."""
 
     def _offered(self, positions: np.ndarray, dues: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which entries at the ascending *positions* are offered again, the number of each one's owner, and which are
-        held. Returned entries come first, by position, then due ones."""
+        """Which entries at ascending *positions* are offered again, their owners' numbers, and which are held. Returned
+        entries come first, by position, then due ones."""
         owners, held = self._placed(positions)
         in_line, takes = np.lexsort((positions, dues)), np.empty(len(positions), bool)
         takes[in_line] = self._within_permits(owners[in_line], ~held[in_line])
         return takes, owners, held
 
     def _stretches(self, positions: np.ndarray) -> tuple[np.ndarray, pa.Table]:
-        """For each new entry at the ascending *positions* the index of the row with its batch size and deliver time;
-        and these rows (unread_slices.UNREAD)."""
+        """For each new entry at ascending *positions* the index of its row; and these rows (unread_slices.UNREAD)."""
         first, last = int(positions[0]), int(positions[-1])
         known = delayed_unread(self._bundle, self._cursor, first, last, self._draft.wall)
         return np.searchsorted(known["first"].to_numpy(), positions, "right") - 1, known
 
     def _new_entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ascending positions of never delivered entries that consumers may be given, and the numbers of their
-        owners."""
+        """Ascending positions of new entries to give to consumers, and their owners' numbers."""
         cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
         cursor.advance_read_position()
         if topic is None or not self._draft.reads(self._asked):
@@ -111,8 +106,8 @@ class Keyed(ABC):
     def _taken(
         self, at: int, end: int, unknown_between: Callable[[int, int], np.ndarray], most: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Like :meth:`_new_entries`, for places from *at* up to *end* that *unknown_between* returns, until *most* were
-        passed over; 0 for no limit."""
+        """Like :meth:`_new_entries`, from place *at* to *end*, of those that *unknown_between* returns, until *most*
+        were passed over; 0 for no limit."""
         if not self._permits:
             return NO_POSITIONS, NO_POSITIONS
         passed_over, found = 0, []
@@ -144,14 +139,13 @@ class Keyed(ABC):
         return positions[in_order], owners[in_order]
 
     def places(self, positions: Sequence[int]) -> list[Placed]:
-        """The line of each entry at the ascending *positions*, and whether it is held."""
+        """The line of each entry at ascending *positions*, and whether it is held."""
         owners, held = self._placed(np.asarray(positions, np.int64))
         names = [*self._owners.consumers, None]
         return [Placed(names[owner], is_held) for owner, is_held in zip(owners.tolist(), held.tolist())]
 
     def _placed(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The number of each entry's owner, and whether it is held. Hashes are looked up only if several consumers own
-        them or entries wait by hash."""
+        """The number of each entry's owner, and whether it is held. Looks hashes up only if needed."""
         if self._owners.sole is not None and not self._waits.depends_on_hashes:
             owners = np.full(len(positions), self._owners.sole)
             return owners, self._held(positions, NO_HASHES, owners)
@@ -160,7 +154,7 @@ class Keyed(ABC):
         return owners, (owners == NOBODY) | self._held(positions, hashes, owners)
 
     def _held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
-        """Which entries wait. Draining hashes compare places in line; the rule of 3.2.3 compares positions."""
+        """Which entries wait: by place in line for draining hashes, by position for the rule of 3.2.3."""
         due = self._cursor.due
         if due is not None and isinstance(self._waits, RecentlyJoined):
             positions = due.positions_at(positions)
@@ -171,13 +165,12 @@ class Keyed(ABC):
         return self._hashes.at(positions) if due is None else due.hashes_at(positions, self._hashes)
 
     def _is_acknowledged(self, positions: np.ndarray) -> np.ndarray:
-        """Which entries this round acknowledges as a whole."""
         return inside(positions, self._asked.acknowledged_whole)
 
     def _within_permits(
         self, owners: np.ndarray, may_go: np.ndarray, permits: dict[int, int] | None = None
     ) -> np.ndarray:
-        """Which entries, in the given order, fit the permits of their owners."""
+        """Which entries, in the given order, their owners have permits for."""
         permits = self._permits if permits is None else permits
         most = np.zeros(len(self._owners.consumers) + 1, np.int64)  # the last is nobody's
         most[[*permits]] = [*permits.values()]
@@ -203,8 +196,7 @@ class Keyed(ABC):
 
 
 def permits_of(draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer]) -> dict[str, int]:
-    """The permits of each consumer that may receive. A blocked consumer is included if this round's requests may
-    unblock it; the plan decides."""
+    """Permits of each consumer that may receive, or may be unblocked by this round."""
     may_let_go = draft.may_let_go(asked)
     return {taker.consumer_id: taker.permits for taker in takers if may_let_go or not taker.is_blocked}
 

@@ -1,12 +1,10 @@
 """A round of a Key_Shared cursor whose ranges are kept by lane (see lane_form).
 
-The plan counts adjacent positions. Entries of one lane are not adjacent in the topic, so the plan gets *places* instead
-of positions: known entries that are requested or come back, lane by lane, numbered from 0, then new entries, owner by
-owner. On this axis a lane's entries are adjacent, and the plan is that of every other cursor. Entries that cannot be
-offered in this round come first, grouped by state, so they need few rows. The plan's result is mapped back to entry
-states and then to ranges of lanes.
+The plan counts adjacent positions, but entries of a lane are not adjacent. So it gets *places*: known entries, lane by
+lane, from 0, then new ones, owner by owner. Entries that cannot be offered come first, grouped by state, so they need
+few rows. The result is mapped back to entry states, then to ranges of lanes.
 
-A round makes a few passes over the numbers of all entries in flight; other work depends only on the entries it changes.
+A round makes a few passes over the numbers of all entries in flight; other work depends on what it changes.
 """
 
 from collections import Counter
@@ -40,7 +38,7 @@ _LEAST_LOOK_AHEAD = 1000
 
 
 class _Wanted(NamedTuple):
-    """This round's requests for each entry: is it acknowledged, when does it come back, and was it returned unseen."""
+    """Requests by entry: is it acknowledged, when does it come back, was it unseen."""
 
     acked: np.ndarray
     back: np.ndarray
@@ -48,7 +46,7 @@ class _Wanted(NamedTuple):
 
 
 class KeyedByLane(Keyed):
-    """A :class:`Keyed` for a cursor kept by lane; its rows are on the axis of places."""
+    """A :class:`Keyed` for a cursor kept by lane, on the axis of places."""
 
     _most = MAX_ROUND_ENTRIES
 
@@ -71,7 +69,7 @@ class KeyedByLane(Keyed):
         super().__init__(bundle, draft, asked, takers, asked.cursor.selector or Sticky(axis=form.parts.axis or SLOTS))
 
     def plan(self) -> LaneWork:
-        """Work out the rows to plan. Afterwards :meth:`requests` and :attr:`new` hold rows on the axis of places."""
+        """Work out the rows to plan, for :meth:`requests` and :attr:`new`."""
         asked, now = self._asked, self._draft.now
         offered, beyond = self._offered_again()
         positions, owners = self._new_entries()
@@ -100,11 +98,10 @@ class KeyedByLane(Keyed):
         )
 
     def _in_order(self, entries: np.ndarray, parts: np.ndarray, returns: np.ndarray, beyond: np.ndarray) -> np.ndarray:
-        """The ascending *entries* in order of their places.
+        """The ascending *entries* in order of places.
 
-        Entries that cannot be offered come first, by state, so that they form few rows; without permits these are all.
-        *returns* says which states come back by themselves. Entries that come back at or after *beyond* wait, because
-        earlier entries of the same owner wait too.
+        Entries that cannot be offered, or all without permits, come first, by state. *returns* says which states come
+        back by themselves; what comes back from *beyond* on waits for earlier entries of its owner.
         """
         codes, wanted = self._codes[entries], self._wanted
         comes_later = (wanted.back[entries] > self._draft.now) & (wanted.back[entries] != NEVER) & ~returns[codes]
@@ -120,8 +117,7 @@ class KeyedByLane(Keyed):
 
     @property
     def unacked(self) -> Counter:
-        """Unacknowledged messages by consumer over the planned entries: all, or none if this round acknowledges
-        everything."""
+        """Unacknowledged messages by consumer; none if this round acknowledges everything."""
         return self._cursor.unacked if self._base == self._form.base else Counter()
 
     @property
@@ -134,13 +130,13 @@ class KeyedByLane(Keyed):
         return ranges_of(np.sort(self._place[np.flatnonzero(self._wanted.acked)]))
 
     def ack_sets(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """The place (twice) and the open bits of each batch that is acknowledged in part."""
+        """Place (twice) and open bits of batches acknowledged in part."""
         for position in self._left_of_batches():
             place = int(self._place[position - self._base])
             yield place, place, self._asked.ack_sets[position]
 
     def never_delivered(self) -> Iterator[tuple[int, int]]:
-        """Position and place of entries acknowledged in part that were never delivered."""
+        """Position and place of undelivered entries acknowledged in part."""
         for position in self._left_of_batches():
             if self._codes[position - self._base] == UNREAD:
                 yield position, int(self._place[position - self._base])
@@ -167,7 +163,7 @@ class KeyedByLane(Keyed):
         return sorted(position for position in self._asked.ack_sets if position >= self._base)
 
     def _extend(self, entries: int) -> None:
-        """Cover at least *entries* entries; the added ones are unread and have no requests."""
+        """Cover at least *entries* entries; added ones are unread."""
         wanted = self._wanted
         acked, unseen = (_padded(flags, entries, False) for flags in (wanted.acked, wanted.unseen))
         self._wanted = _Wanted(acked, _padded(wanted.back, entries, NEVER), unseen)
@@ -175,12 +171,11 @@ class KeyedByLane(Keyed):
         self._place = np.empty(len(self._codes), np.int64)
 
     def _hash_of(self) -> np.ndarray:
-        """The hash of each entry."""
         return self._hashes.between(self._base, self._base + len(self._codes) - 1)
 
     @cached_property
     def _wanted(self) -> _Wanted:
-        """The requests by entry; of several for one entry, the last one counts (4.16, 4.21)."""
+        """The requests by entry; the last one counts (4.16, 4.21)."""
         codes, asked = self._codes, self._asked
         acked, back, unseen = np.zeros(len(codes), bool), np.full(len(codes), NEVER), np.zeros(len(codes), bool)
         for position in self._left_of_batches():
@@ -208,7 +203,7 @@ class KeyedByLane(Keyed):
         return _Wanted(acked, back, unseen)
 
     def _places(self, spans: Iterable[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """The places inside *spans*, span by span, and for each the index of its span."""
+        """The places inside *spans*, span by span, and each one's span."""
         firsts, lasts = as_array(spans) - self._base
         firsts, lasts = np.maximum(firsts, 0), np.minimum(lasts, len(self._codes) - 1)
         numbers = np.flatnonzero(firsts <= lasts)
@@ -219,8 +214,7 @@ class KeyedByLane(Keyed):
         return slice(max(first - self._base, 0), max(last + 1 - self._base, 0))
 
     def _known_rows(self, entries: np.ndarray, parts: np.ndarray) -> Iterator[tuple[Range, str | None, bool]]:
-        """Ranges by place of the planned *entries*, each with its line and whether it is held; *parts* has the lane of
-        every entry."""
+        """Ranges by place of the planned *entries*, with line and whether held; *parts* are lanes by entry."""
         places, codes = self._place[entries], self._codes[entries]
         owners = self._owner_of_part[parts[entries]]
         hashes = self._hash_of()[entries] if self._waits.depends_on_hashes else NO_HASHES
@@ -236,7 +230,7 @@ class KeyedByLane(Keyed):
             yield found, names[owners[start]], bool(held[start])
 
     def _new_rows(self, positions: np.ndarray, order: np.ndarray, owners: np.ndarray) -> list[UnreadRun]:
-        """The new entries as runs of places with equal batch size, due time and owner."""
+        """New entries as runs of one batch size, due time and owner."""
         if not len(positions):
             return []
         stretches, known = self._stretches(positions)
@@ -262,8 +256,7 @@ class KeyedByLane(Keyed):
         return np.array([self._owners.number(owner) for owner in self._form.parts.owners], np.int64)
 
     def _offered_again(self) -> tuple[np.ndarray, np.ndarray]:
-        """Positions to deliver again now, within permits, and for each owner's number the first position beyond its
-        permits."""
+        """Positions to deliver again now, and for each owner the first one beyond its permits."""
         beyond = np.full(len(self._owners.consumers) + 1, NEVER)  # the last is nobody's
         dues = np.where(self._dues == NEVER, 0, self._dues)
         is_ripe = self._is_replay & (dues <= self._draft.wall)
@@ -306,21 +299,18 @@ class KeyedByLane(Keyed):
         return first + np.flatnonzero(unknown)
 
     def _is_passed_over(self, takes: np.ndarray, held: np.ndarray) -> np.ndarray:
-        """Entries that count as passed over. Without limits of unacknowledged messages only held ones count: others lie
-        in their owners' lanes and cut no range."""
+        """Without limits of unacknowledged messages only held entries: others lie in other lanes and cut no range."""
         return ~takes if self._cursor.has_unacked_limits else held
 
     def _counts(self, positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
         return takes
 
     def _look_ahead(self) -> int:
-        """The look-ahead limit, lower the more rows there are: an entry that is passed over and delivered later cuts a
-        range into three."""
+        """The limit, lower the more rows there are: an entry delivered later cuts a range into three."""
         limit, rows = self._look_ahead_limit(), self._form.rows
         return min(limit, max((_MOST_ROWS - rows) // 2, _LEAST_LOOK_AHEAD))
 
 
 def _padded(values: np.ndarray, entries: int, value: int) -> np.ndarray:
-    """*values* extended with *value* to at least *entries* elements."""
     missing = entries - len(values)
     return np.pad(values, (0, missing), constant_values=value) if missing > 0 else values

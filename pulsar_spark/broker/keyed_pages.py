@@ -1,7 +1,5 @@
-"""A round of a Key_Shared cursor whose ranges are exact positions in pages: the ordinary form.
-
-Entries are dealt in the round in which they come back; ranges are cut where their entries' owners change.
-"""
+"""A round of a Key_Shared cursor whose ranges are exact positions in pages. Entries that come back are dealt in the
+same round."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -29,8 +27,7 @@ ELSEWHERE = Placed(None, True)
 
 
 class KeyedByPage(Keyed):
-    """A :class:`~pulsar_spark.broker.keyed.Keyed` with rows on the axis of positions; *most* limits the runs of new
-    entries."""
+    """A :class:`~pulsar_spark.broker.keyed.Keyed` on the axis of positions; *most* limits the runs of new entries."""
 
     def __init__(
         self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], most: int = MOST_RUNS
@@ -42,8 +39,8 @@ class KeyedByPage(Keyed):
         self._walk = ChunkWalk(bundle, asked) if self._cursor.chunked else None
 
     def replays(self) -> list[tuple[int, int]]:
-        """(page, range) of entries to deliver again now, within their owners' permits: returned ones first, by
-        position, then due ones (0.21)."""
+        """(page, range) to deliver again now, within permits: returned entries first, by position, then due ones
+        (0.21)."""
         pages = [(number, page) for number, page in enumerate(self._cursor.pages) if page.replays_at is not None]
         if not pages or not self._permits:
             return []
@@ -56,12 +53,12 @@ class KeyedByPage(Keyed):
         return sorted(set(zip(numbers[chosen].tolist(), indexes[chosen].tolist())))
 
     def unread(self) -> list[UnreadRun]:
-        """Never delivered entries for the consumers, within their permits."""
+        """Never delivered entries, within permits."""
         return [*self._unread(), *self._came_due()]
 
     def _came_due(self) -> list[UnreadRun]:
-        """Due entries that were never looked at, within permits. The look-ahead limit does not apply: for Pulsar these
-        are redeliveries, and it limits only new reads."""
+        """Due entries never looked at, within permits. They have no look-ahead limit, since for Pulsar they are
+        redeliveries."""
         due, wall = self._cursor.due, self._draft.wall
         if due is None:
             return []
@@ -91,8 +88,7 @@ class KeyedByPage(Keyed):
         return [UnreadRun(*row) for row in zip(positions[starts].tolist(), lasts.tolist(), sizes, dues, names)]
 
     def cut(self, affected: Affected) -> tuple[Affected, list[Placed]]:
-        """The planned ranges, cut where the line of entries that come again changes, and the place of each piece.
-        Entries given back in this round are offered in it, as later entries of their hashes are."""
+        """The planned ranges, cut where the line of entries to deliver again changes, and the place of each piece."""
         ranges: list[Range] = []
         numbers: list[int] = []
         places: list[Placed] = []
@@ -116,7 +112,7 @@ class KeyedByPage(Keyed):
         return Affected(affected.pages, ranges, numbers), places
 
     def _may_be_offered(self, planned: Sequence[Range]) -> set[int]:
-        """First positions of *planned* ranges that wait for redelivery, or may come back in this round."""
+        """First positions of *planned* ranges that may be delivered again in this round."""
         asked, now = self._asked, self._draft.now
         firsts, lasts = as_array((held.first, held.last) for held in planned)
         back = ((each.first, each.last) for each in asked.returns if each.due_time <= now)
@@ -142,17 +138,15 @@ class KeyedByPage(Keyed):
         ]
 
     def _is_passed_over(self, takes: np.ndarray, held: np.ndarray) -> np.ndarray:
-        """Entries that are not taken all count for the look-ahead limit."""
         return ~takes
 
     def _counts(self, positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
-        """Counts each run of adjacent entries that one owner *takes*, at its first."""
+        """Each run of adjacent entries that one owner *takes*, at its first."""
         goes_on = np.zeros(len(positions), bool)
         goes_on[1:] = takes[:-1] & (owners[1:] == owners[:-1]) & (np.diff(positions) == 1)
         return takes & ~goes_on
 
     def _out(self) -> Out:
-        """The entries that keep their hashes, after this round's acknowledgements and returns."""
         asked, now = self._asked, self._draft.now
         pages = [page for page in self._cursor.pages if page.unacked]
         found = [_out_of(page, self._selector, self._hashes_at) for page in pages]
@@ -172,7 +166,7 @@ class KeyedByPage(Keyed):
         )
 
     def _returns(self) -> list[Return]:
-        """Requested returns of entries that their consumer holds; of several, the last one counts."""
+        """Returns by an entry's own consumer; the last one counts."""
         if not self._asked.returns:
             return []
         pages = (page for page in self._cursor.pages if page.unacked)
@@ -182,7 +176,6 @@ class KeyedByPage(Keyed):
         return self._look_ahead_limit() if self._cursor.has_unacked_limits else 0
 
     def _unknown(self, first: int, last: int) -> np.ndarray:
-        """The positions first..last without a range, not acknowledged in this round, and not passed over."""
         unknown = unknown_between(self._asked, first, last)
         if first > last_passed(self._bundle, self._cursor):
             return unknown
@@ -194,8 +187,8 @@ class KeyedByPage(Keyed):
         return unknown[is_left]
 
     def _note_passed(self, taken: np.ndarray) -> None:
-        """Note what the main lane passes over, up to the last *taken* entry; if permits are left, up to the first entry
-        to be read again. Further ones would cut ranges."""
+        """Note what the main lane passes over up to the last *taken* entry, or with permits left up to the first to be
+        read again. Beyond, it would cut ranges."""
         behind = int(taken[-1]) if len(taken) else -1
         if len(taken) < sum(self._permits.values()):
             again = (unknown[is_left & ~np.isin(unknown, taken)] for unknown, _, is_left in self._met)
@@ -208,7 +201,7 @@ class KeyedByPage(Keyed):
 
 
 def _replays(number: int, page: Page) -> tuple[np.ndarray, ...]:
-    """Position, deliver time, page and range of each entry of *page* to be delivered again."""
+    """Position, deliver time, page and range of each entry of *page* to deliver again."""
     found = [
         (held.first, held.last, held.due_time or 0, index)
         for index, held in enumerate(page.held)
@@ -228,8 +221,8 @@ _NOTHING_OUT = (NO_POSITIONS, NO_HASHES, np.empty(0, bool), NO_POSITIONS, np.emp
 
 
 def _out_of(page: Page, selector: Selector, hashes_at: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Position, hash, is-elsewhere, due time and consumer of each pending entry of *page* that is not with its owner or
-    is to come back; cached for each set of owners."""
+    """Position, hash, whether elsewhere, due time and consumer of *page*'s pending entries not with their owner or to
+    come back; cached."""
     if page.out is not None and page.out[0] is selector:
         return page.out[1]
     owners = owners_of(selector)

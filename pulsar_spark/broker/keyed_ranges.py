@@ -1,9 +1,7 @@
 """A round of a Key_Shared cursor kept by lane that changes only whole ranges, so no entry is looked at by itself.
 
-Consumers that acknowledge everything a round delivered acknowledge whole ranges of their lanes (protocol.cursor's
-``delivery_round``). If permits cover all new entries, each owner gets all of its new ones. Then a round needs only the
-number of new entries per lane, and the first and last of them. All other rounds are for :mod:`keyed_lanes`, which works
-entry by entry.
+Consumers that acknowledge all of a delivery acknowledge whole ranges (protocol.cursor's ``delivery_round``), and with
+enough permits each owner gets all of its new entries. Other rounds are for :mod:`keyed_lanes`.
 """
 
 from collections import Counter, defaultdict
@@ -30,8 +28,8 @@ _MOST_STRETCHES = 64
 
 
 class _Span(NamedTuple):
-    """The entries of lane index *lane* from *first* to *last*, which take *entries* adjacent places. *held* is their
-    range; None for new ones."""
+    """Entries *first*..*last* of a lane, by index, which are *entries* adjacent places; *held* is their range, None for
+    new ones."""
 
     lane: int
     first: int
@@ -42,8 +40,8 @@ class _Span(NamedTuple):
 
 
 class RangeWork(NamedTuple):
-    """What such a round does to a cursor, like :class:`LaneWork` for entries: *planned* ranges on the axis of places,
-    and the *spans* that the places stand for, in order. Nothing is given back, so nothing dies."""
+    """Like :class:`LaneWork`, for ranges: *planned* on the axis of places, and the *spans* that the places are, in
+    order. Nothing dies, as nothing is given back."""
 
     planned: list[Range]
     form: LaneForm
@@ -57,8 +55,7 @@ class RangeWork(NamedTuple):
         return iter(())
 
     def store(self, ranges: Iterable[Range]) -> Stored:
-        """Store the plan's result in the cursor's ranges: span by span if each span has one state, else (a limit of
-        unacknowledged messages was met) by entry."""
+        """Store the plan's result, by span if each has one state, else by entry."""
         ranges = list(ranges)
         said = _of_spans(self.spans, ranges)
         if said is None:
@@ -86,7 +83,7 @@ class RangeWork(NamedTuple):
 
 
 def _of_spans(spans: Sequence[_Span], ranges: Sequence[Range]) -> list[Range] | None:
-    """The range of *ranges*, by place, that covers each span; None if a span has several, or none."""
+    """The range, by place, that covers each span; None unless each has one."""
     found, at, first = [], 0, 0
     for span in spans:
         while at < len(ranges) and ranges[at].last < first:
@@ -100,7 +97,7 @@ def _of_spans(spans: Sequence[_Span], ranges: Sequence[Range]) -> list[Range] | 
 
 class KeyedByRange:
     """A :class:`~pulsar_spark.broker.keyed_lanes.KeyedByLane` for such a round. After :meth:`plan`, :attr:`known` and
-    :attr:`new` hold rows on the axis of places."""
+    :attr:`new` are rows on the axis of places."""
 
     def __init__(
         self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], form: LaneForm
@@ -111,7 +108,7 @@ class KeyedByRange:
         self.new: list[UnreadRun] = []
 
     def plan(self) -> RangeWork | None:
-        """Work out what is planned; None if the round must work by entry."""
+        """Work out what is planned; None if it must be by entry."""
         asked, selector = self._asked, self._cursor.selector
         names_entries = asked.acks or asked.ack_sets or asked.returns or asked.tails
         names_entries = names_entries or asked.left or asked.redelivered
@@ -155,7 +152,7 @@ class KeyedByRange:
         return ()
 
     def _answered(self) -> list[_Span] | None:
-        """The acknowledged ranges; None if only a part of a range is acknowledged."""
+        """Acknowledged ranges; None if any is acknowledged in part."""
         found, of_delivery = [], defaultdict(list)
         for first, last, *whose in self._asked.delivered_acks:
             of_delivery[tuple(whose)].append((first, last))
@@ -170,7 +167,7 @@ class KeyedByRange:
         return found
 
     def _new_spans(self) -> list[_Span] | None:
-        """The new entries by lane, all of which their owners take; None if some are not taken."""
+        """New entries by lane; None if their owners do not take all."""
         cursor, form, topic = self._cursor, self._form, self._bundle.topics.get(self._cursor.topic)
         cursor.advance_read_position()
         first, permits, owners = (
@@ -207,7 +204,6 @@ class KeyedByRange:
 
 
 def _places(spans: Sequence[_Span], first: int = 0) -> list[tuple[int, int]]:
-    """The places of *spans*, one after the other."""
     behind = list(accumulate((span.entries for span in spans), initial=first))
     return [(at, until - 1) for at, until in pairwise(behind)]
 

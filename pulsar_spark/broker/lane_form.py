@@ -1,12 +1,10 @@
 """A Key_Shared cursor's ranges in compact form, by lane.
 
-With many keys, one consumer's entries lie between those of others, and exact ranges come to one row per entry. A lane
-is a set of hashes with one history of owners. A range of a lane means only the entries between its ends whose hash is
-in the lane. So the number of rows follows consumers and rounds in flight, not keys (design 4.3, 10).
+With many keys, exact ranges come to one row per entry. A lane is a set of hashes with one history of owners; its ranges
+mean only entries with these hashes. So rows follow consumers and rounds in flight, not keys (design 4.3, 10).
 
-New owners split each lane (see lane_parts). Lanes of one owner merge when that makes no more ranges. Only ranges are
-stored; the state and the lane of each entry follow from ranges and hashes, and are computed when needed. A round
-rebuilds only the lanes whose entries it changed; a round of whole ranges (see keyed_ranges) needs no entry states.
+New owners split lanes (see lane_parts); lanes of one owner merge if that adds no ranges. Only ranges are stored; each
+entry's state and lane are computed when needed, and not in rounds of whole ranges (see keyed_ranges).
 """
 
 from collections import Counter
@@ -29,7 +27,7 @@ _FEW_STATES = 1000
 
 
 def page_of(lane: int) -> int:
-    """The page number of a lane's ranges, below zero and so never that of a page of exact ranges."""
+    """The page number of a lane, below zero, unlike exact pages."""
     return -1 - lane
 
 
@@ -46,7 +44,7 @@ class Lane(NamedTuple):
 
 
 class LaneForm:
-    """A cursor's ranges by lane. ``lanes`` maps the number of each lane that has ranges to that lane."""
+    """A cursor's ranges by lane; ``lanes`` has those with ranges, by number."""
 
     def __init__(self, hashes: EntryHashes, base: int, lanes: dict[int, Lane]):
         self.hashes, self.lanes = hashes, lanes
@@ -60,7 +58,7 @@ class LaneForm:
 
     @classmethod
     def of_ranges(cls, hashes: EntryHashes, base: int, ranges: Iterable[Range]) -> "LaneForm":
-        """The form for exact *ranges* from position *base* on. Its lanes are made at the next :meth:`store`."""
+        """The form for exact *ranges* from *base* on; lanes are made at the next :meth:`store`."""
         form = cls(hashes, base, {})
         ranges = [held for held in ranges if held.last >= base]
         codes = np.full(max((held.last for held in ranges), default=base - 1) + 1 - base, UNREAD, np.int32)
@@ -78,12 +76,11 @@ class LaneForm:
 
     @property
     def codes(self) -> np.ndarray:
-        """The number of each entry's state, from :attr:`base` on; entries after the last one are unread."""
+        """The state number of each entry from :attr:`base` on; later ones are unread."""
         return self._codes.all
 
     def _codes_of_parts(self, entries: int) -> np.ndarray:
-        """The states of the first *entries* entries, all of them touched: the ranges of each lane, repeated by their
-        sizes."""
+        """The states of the first *entries* entries, all touched, from each lane's ranges."""
         in_order = by_number(self.parts.of_first(entries))
         held = [held for index in range(len(self.parts)) for held in self.ranges_of(index)]
         codes = np.empty(entries, np.int32)
@@ -114,13 +111,13 @@ class LaneForm:
         return exact_ranges(self.states, self.codes, self._base + np.arange(len(self.codes)))
 
     def find(self, position: int) -> Range | None:
-        """The state of one entry; None if it was never delivered."""
+        """The state of one entry; None if never delivered."""
         at = position - self._base
         code = self.codes[at] if 0 <= at < len(self.codes) else UNREAD
         return None if code == UNREAD else self.states.range(int(code), position, position)
 
     def first_unread(self, position: int) -> int:
-        """The first entry at or after *position* that was never delivered."""
+        """The first entry from *position* on that was never delivered."""
         return self._base + self._codes.first_unread(max(position - self._base, 0))
 
     @property
@@ -154,7 +151,7 @@ class LaneForm:
         )
 
     def replays_at(self) -> list[int]:
-        """Sorted times from which ranges may be delivered again; 0 means now."""
+        """Sorted times from which ranges may be delivered again; 0 for now."""
         return sorted(held.due_time or 0 for held in self.every_range() if held.status == REPLAY)
 
     # Whole ranges
@@ -164,12 +161,8 @@ class LaneForm:
         return self._ranges_of.get(self.parts.number(index), [])
 
     def has_whole_ranges(self, selector: Selector) -> bool:
-        """Can ranges change as a whole (see whole_ranges)?
-
-        True if each owner by *selector* has exactly one lane, and every entry before the end is acknowledged or pending
-        with its owner. False while lanes are still to be made (:meth:`of_ranges`), or if missing files leave the state
-        of entries in doubt.
-        """
+        """Can ranges change as a whole (see whole_ranges)? True if each owner by *selector* has one lane, and every
+        entry before the end is acknowledged or pending with its owner."""
         touched = self.end - self._base  # to ask this may forget ranges that are in doubt
         if not touched and not self.parts.are_by(selector):
             self.parts.of_entries(self._base, 0, selector)
@@ -184,8 +177,8 @@ class LaneForm:
         )
 
     def store_ranges(self, changed: Mapping[int, Sequence[Range]], end: int) -> "Stored":
-        """Store the *changed* ranges, by index of their lane; all entries before *end* are touched. Returns what to
-        write, like :meth:`store`."""
+        """Store *changed* ranges, by index of their lane; all entries before *end* are touched. Returns what
+        :meth:`store` does."""
         ranges_of = [joined(changed.get(index, self.ranges_of(index))) for index in range(len(self.parts))]
         base, lanes = first_left(ranges_of, end), self.parts.of_first(end - self._base)
         passed = base - self._base
@@ -198,7 +191,7 @@ class LaneForm:
     # Written anew
 
     def is_with_owners(self, selector: Selector) -> bool:
-        """Is every pending entry with the owner of its hash by *selector*, and without a time to come back?"""
+        """Is every pending entry with its owner by *selector*, without a due time?"""
         owners = {part.number: part.owner for part in self.parts}
         return self.parts.are_by(selector) and all(
             held.status != PENDING or (held.consumer_id == owners[number] and held.due_time is None)
@@ -207,8 +200,7 @@ class LaneForm:
         )
 
     def store(self, base: int, codes: np.ndarray, parts: np.ndarray) -> "Stored":
-        """Store the state of all entries from *base* on; *parts* holds the lane of each (see lane_parts). Returns the
-        lanes to write and the numbers of lanes to remove."""
+        """Store the states of all entries from *base* on, with their lanes *parts*; returns what to write."""
         is_touched = codes != UNREAD
         end = len(codes) - int(np.argmax(is_touched[::-1])) if is_touched.any() else 0
         done = codes[:end] != self.states.number(Range(0, 0, ACKNOWLEDGED))
@@ -224,7 +216,6 @@ class LaneForm:
         return stored
 
     def _keep(self, ranges_of: list[list[Range]]) -> "Stored":
-        """Replace the lanes' ranges, and return the difference."""
         self._ranges_of = {part.number: ranges for part, ranges in zip(self.parts, ranges_of, strict=True)}
         before, self.lanes = self.lanes, {}
         for part in self.parts:
@@ -234,8 +225,7 @@ class LaneForm:
         return Stored(changed_lanes, sorted(before.keys() - self.lanes.keys()))
 
     def _of_parts(self, changed: np.ndarray) -> list[list[Range]]:
-        """The ranges of each part. They are made anew for new parts and where entries *changed* or were passed; these
-        are marked in *changed*, too."""
+        """The ranges of each part, made anew for new parts and where *changed* or passed; *changed* is updated."""
         known = [self._ranges_of.get(part.number) for part in self.parts]
         for index, ranges in enumerate(known):
             changed[index] |= ranges is None or any(held.first < self._base for held in ranges)
@@ -249,8 +239,8 @@ class LaneForm:
         ]
 
     def _merged(self, ranges_of: list[list[Range]], changed: np.ndarray) -> list[list[Range]]:
-        """The ranges after merging lanes of one owner wherever that makes no more ranges. Two lanes that have not
-        *changed* are not compared again."""
+        """The ranges after merging lanes of one owner where that adds none; two that have not *changed* are not
+        compared again."""
         numbers = self.parts.of_first(len(self.codes))
         of_owner: dict[str | None, list[tuple[list[int], list[Range]]]] = {}
         for index, (owner, ranges) in enumerate(zip(self.parts.owners, ranges_of, strict=True)):
@@ -275,7 +265,7 @@ class LaneForm:
         return [*lane_ranges(self.states, self.codes[places], self._base + places)]
 
     def _forget_states(self) -> None:
-        """Renumber the states once most numbered ones are no longer in use."""
+        """Renumber the states if most are no longer used."""
         if len(self.states) <= _FEW_STATES:
             return
         used = np.unique(self.codes)
@@ -289,7 +279,7 @@ class LaneForm:
 
 
 class Stored(NamedTuple):
-    """Lanes to write, by number, and the numbers of lanes to remove."""
+    """Lanes to write, by number, and numbers of lanes to remove."""
 
     changed: dict[int, Lane]
     gone: list[int]

@@ -1,8 +1,5 @@
-"""The lanes of a Key_Shared cursor (see lane_form), and the lane of each entry.
-
-New owners split each lane; otherwise entries of former owners would lie between those of new ones. An entry's lane
-changes only when lanes are split or merged, so it is cached as a number of two bytes.
-"""
+"""The lanes of a Key_Shared cursor (see lane_form), and the lane of each entry. New owners split lanes, so that former
+owners' entries do not lie between theirs. An entry's lane is cached until then."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +22,7 @@ class Part(NamedTuple):
 
 
 class LaneParts:
-    """The lanes of a cursor, in an order that holds until they are split or merged; entries begin at position
-    *base*."""
+    """The lanes of a cursor, in an order valid until a split or merge; entries begin at *base*."""
 
     def __init__(self, hashes: EntryHashes, base: int, lanes: Mapping[int, LaneHashes]):
         self._hashes, self._base = hashes, base
@@ -63,7 +59,7 @@ class LaneParts:
         return selector is self._selector
 
     def of_entries(self, base: int, entries: int, selector: Selector) -> np.ndarray:
-        """The lane index of each of *entries* entries from *base* on, after a split by *selector* if needed."""
+        """The lane indexes of *entries* entries from *base* on, after a split by *selector* if needed."""
         if not self.are_by(selector):
             self._split(selector)
         passed = base - self._base
@@ -76,7 +72,7 @@ class LaneParts:
         return self._indexes[passed : passed + entries]
 
     def of_first(self, entries: int) -> np.ndarray:
-        """The lane indexes of the first *entries* entries, already computed."""
+        """The known lane indexes of the first *entries* entries."""
         return self._indexes[:entries]
 
     def begin_at(self, base: int) -> None:
@@ -84,7 +80,6 @@ class LaneParts:
         self._indexes, self._base = self._indexes[base - self._base :], base
 
     def _split(self, selector: Selector) -> None:
-        """Split the lanes by the present owners."""
         found = split([part.hashes for part in self._parts], hashes_by_owner(selector.owned(), selector.axis))
         parts = Counter(index for index, _ in found)
         before, self._parts, self._table, self._selector = self._parts, [], None, selector
@@ -98,7 +93,7 @@ class LaneParts:
         return Part(self._next - 1, hashes, owner)
 
     def merge(self, groups: Sequence[Sequence[int]]) -> None:
-        """Merge each of *groups*, which contain every lane index once, into one lane, in this order."""
+        """Merge each of *groups* of lane indexes, which cover all, into one lane, in this order."""
         if [*groups] == [[index] for index in range(len(self._parts))]:
             return
         renumbered = np.empty(len(self._parts), number_type(len(self._parts)))

@@ -1,5 +1,4 @@
-"""What a round does to a Key_Shared cursor kept by lane, on the axis of places (see keyed_lanes), and how the plan's
-result is mapped back to entries and lanes."""
+"""What a round does to a Key_Shared cursor kept by lane, on the axis of places (see keyed_lanes)."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -12,11 +11,10 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, Range
 
 
 class LaneWork(NamedTuple):
-    """Like ``affected.Affected`` for a cursor kept by lane: *planned* ranges on the axis of places, and what maps
-    places to entries.
+    """Like ``affected.Affected`` for a cursor kept by lane, with *planned* on the axis of places.
 
     From position ``base`` on, ``codes`` are the states of all entries and ``parts`` their lanes (see lane_form);
-    ``order`` is the index of the entry at each planned place.
+    ``order`` is the entry index of each place.
     """
 
     planned: list[Range]
@@ -49,7 +47,7 @@ class LaneWork(NamedTuple):
                 yield from exact_ranges(states, np.full(len(positions), states.number(held)), positions)
 
     def store(self, ranges: Iterable[Range]) -> Stored:
-        """Store the plan's result in the cursor's ranges; see :meth:`LaneForm.store`."""
+        """Store the plan's result; see :meth:`LaneForm.store`."""
         states, codes = self.form.states, self.codes.copy()
         for held in ranges:
             if held.status == DEAD:

@@ -1,8 +1,7 @@
-"""Messages put off: acknowledged, with a row in the same round from which their letter is written.
+"""Messages put off: acknowledged, with a row for their letter in the same commit.
 
-Rules: semantics 4.23-4.25 with 0.27. One commit holds both, so a message never has its letter without being
-acknowledged, or the reverse. A message already acknowledged, even earlier in the round, gets no letter, so there is at
-most one. The client, which knows the message, decides the letter's topic and properties; the broker copies the row.
+Rules: semantics 4.23-4.25 with 0.27. A message already acknowledged gets no letter, so there is at most one. The
+client, which knows the message, decides the letter's topic and properties.
 """
 
 from pulsar_spark.broker.acknowledgements import Acknowledgements
@@ -48,7 +47,7 @@ class LetterRequests(Acknowledgements):
         acknowledge(request)
 
     def _index_put_off(self, cursor: Cursor, request: Request, asked: ReconsumeLater) -> int:
-        """The batch index of the request, 0 outside a batch. :class:`InvalidMessage` if it names none, or does not
+        """The batch index of the request, 0 outside a batch. :class:`InvalidMessage` if it has none, or does not
         acknowledge it."""
         batch_size = self.bundle.batch_size(cursor, request.last)
         index = 0 if batch_size == 1 else asked.batch_index
@@ -65,8 +64,7 @@ class LetterRequests(Acknowledgements):
         return index
 
     def _check_letter_topic(self, asked: ReconsumeLater) -> None:
-        """Create a missing letter topic, or refuse the request, so that no letter is promised that cannot be
-        written."""
+        """Create a missing letter topic, or refuse the request."""
         if asked.initial_subscription_name:
             check_subscription(asked.initial_subscription_name, "initial subscription")
         if asked.letter_topic not in self._letter_topics:
@@ -74,7 +72,7 @@ class LetterRequests(Acknowledgements):
             self._letter_topics.add(asked.letter_topic)
 
     def _letter(self, draft: CursorDraft, request: Request, asked: ReconsumeLater, index: int) -> dict:
-        """The row from which the letter of a message put off is written."""
+        """The row from which a message's letter is written."""
         cursor, position = draft.cursor, request.last
         held, batch_size = cursor.find(cursor.place(position)), self.bundle.batch_size(cursor, position)
         return put_off_letter_row(

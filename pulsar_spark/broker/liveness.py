@@ -1,9 +1,8 @@
 """Which clients gave a sign of life, and which are gone before their lease ends.
 
-Rule: PersistentSubscription.addConsumer checks the holder's connection, and a broken connection closes its consumers.
-Here, a client is gone if the lock that its process held is free (storage.presence). At most :data:`MOST_LOOKS` clients
-are checked per :data:`LOOK_SECONDS`. A client without such a file, or on another machine, has only its lease, which
-signs of life renew. Clients that went are remembered for a while, since their earlier requests may be read later.
+Rule: PersistentSubscription.addConsumer checks the holder's connection. Here, a client is gone if its process's lock is
+free (storage.presence); a client without one, or on another machine, has only its lease. Clients that went are
+remembered for a while, since earlier requests may be read later.
 """
 
 import time
@@ -45,7 +44,7 @@ class Liveness:
         """Clients that went and whose files are there until a round has let them go."""
 
     def gone(self, connected: Collection[str]) -> list[str]:
-        """The *connected* clients known to be gone, after a look at some of them if it is time."""
+        """The *connected* clients known to be gone; looks at some if it is time."""
         if self._clock() >= self._next_look:
             self._look(connected)
         for client_id in [client_id for client_id in self._left if client_id not in connected]:
@@ -54,12 +53,12 @@ class Liveness:
         return [client_id for client_id in connected if client_id in self._went] if self._went else []
 
     def take_heard(self) -> list[str]:
-        """Remove and return the clients found with a sign of life since the last call."""
+        """Remove and return clients with a sign of life since the last call."""
         heard, self._heard = self._heard, []
         return heard
 
     def has_sign(self, client_id: str) -> bool:
-        """Did the client give a sign of life since the last look? False at the first look."""
+        """Did the client give a sign of life since the last look? Not at the first."""
         return self._is_new(client_id, last_sign(self._layout, client_id))
 
     def _is_new(self, client_id: str, sign: object) -> bool:
@@ -69,7 +68,7 @@ class Liveness:
         return None not in (before, sign) and before != sign
 
     def look_at(self, clients: Iterable[str]) -> list[str]:
-        """Which of the first *clients* are gone, checked now because a new consumer would be refused for their sake."""
+        """Which of the first *clients* are gone, checked now before another is refused."""
         return [client_id for client_id in list(dict.fromkeys(clients))[:MOST_LOOKS] if self._is_gone(client_id)]
 
     def _is_gone(self, client_id: str) -> bool:
@@ -113,7 +112,7 @@ class Liveness:
                 remove_old(self._layout, client_id)
 
     def _tidy(self, connected: Collection[str]) -> None:
-        """From time to time look at the files of all other clients, so that none is left behind."""
+        """From time to time look at all other clients' files, too."""
         if self._clock() >= self._next_tidying:
             self._next_tidying = self._clock() + TIDY_SECONDS
             others = [client_id for client_id in present_clients(self._layout) if client_id not in connected]

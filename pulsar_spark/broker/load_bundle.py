@@ -1,5 +1,5 @@
-"""Loads a bundle when a broker starts: from the latest rows of ``cursor_ledger`` and the rows of ``ledgers``. facts
-explains the columns of each kind of row."""
+"""Loads a bundle when a broker starts, from the latest rows of ``cursor_ledger`` (see facts) and the rows of
+``ledgers``."""
 
 import logging
 from collections.abc import Callable
@@ -46,8 +46,8 @@ log = logging.getLogger(__name__)
 def load_bundle(
     layout: Layout, delay_index: DelayIndex | None = None, part_of: Callable[[BundleRange], BundleRange] = lambda it: it
 ) -> Bundle:
-    """The bundle after its latest round, plus ledgers numbered after it, since numbering has only one outcome. It
-    reuses *delay_index*, if given. *part_of* may reduce the slice that is served, and with it the bundle."""
+    """The bundle after its latest round, with ledgers numbered since. It reuses *delay_index*, if given; *part_of* may
+    reduce its slice."""
     latest = read_latest(layout)
     served = part_of(served_by(latest))
     bundle = Bundle(layout, delay_index, served)
@@ -93,14 +93,13 @@ def load_bundle(
 
 
 def served_by(latest: LatestRows) -> BundleRange:
-    """The slice of topics that the latest round names; the whole without a round."""
+    """The slice of topics in the latest round; the whole without one."""
     said = dict((latest.round_row or {}).get("properties") or ())
     return parse_range(said[BUNDLE_RANGE]) if BUNDLE_RANGE in said else WHOLE
 
 
 def _leave_out_others(latest: LatestRows, served: BundleRange) -> None:
-    """Drop rows of topics outside the slice. Rows by table id need no check; policies of namespaces and the root, and
-    rows without a topic, belong to every bundle."""
+    """Drop rows of topics outside the slice; policies of namespaces and the root stay."""
     if served.is_whole:
         return
     is_its = lru_cache(maxsize=None)(lambda topic: topic is None or "://" not in topic or served.holds(topic))
@@ -111,8 +110,7 @@ def _leave_out_others(latest: LatestRows, served: BundleRange) -> None:
 
 
 def _first_needed(latest: LatestRows) -> Callable[[str, int], int]:
-    """Returns the first position of a topic partition that some cursor has not passed, or the largest one without
-    cursors."""
+    """The first position of a topic partition that a cursor has not passed; the largest without cursors."""
     firsts: dict[tuple[str, int], int] = {}
     for key, row in latest.cursors.items():
         visible, passed = row["mark_delete_position"], row["main_mark_delete_position"]
@@ -123,7 +121,7 @@ def _first_needed(latest: LatestRows) -> Callable[[str, int], int]:
 
 
 def _take_over_runs(bundle: Bundle, state: TopicState, partition: int, needed: NeededRuns) -> None:
-    """Take over a partition's numbered runs; missing positions stop the topic."""
+    """Take over numbered runs; missing positions stop the topic."""
     place = state.topic.topic_id, partition
     state.partitions[partition] = ledgers = PartitionLedgers(needed.past[place], bundle.stored_runs(*place))
     try:
@@ -146,7 +144,7 @@ def _load_waiting_requests(bundle: Bundle, latest: LatestRows) -> None:
 
 
 def _keep_unreadable(bundle: Bundle, latest: LatestRows) -> None:
-    """Stop topics whose tables exist but cannot be read; their subscriptions are kept until they are repaired."""
+    """Stop topics whose tables cannot be read, and keep their subscriptions."""
     for topic_id, row in {topic_id: row for (topic_id, _), row in latest.topics.items()}.items():
         name, error = row["topic"], bundle.why_passed_over(row["topic"])
         if error is not None and name not in bundle.topics:
@@ -193,7 +191,6 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
 
 
 def _load_consumers(bundle: Bundle, cursor: Cursor, consumers: dict[str, dict]) -> None:
-    """Add the cursor's *consumers*, in the order in which they joined."""
     for consumer_id, facts in sorted(consumers.items(), key=lambda item: item[1]["join_order"]):
         properties = dict(facts["properties"] or [])
         cursor.consumers[consumer_id] = Consumer(

@@ -1,9 +1,7 @@
 """Time to live, backlog quotas and the end of idle subscriptions, checked every ``ttl_check_seconds``.
 
-It runs in a round between requests and plan, and only notes acknowledgements and unsubscribes, as requests do; so a
-crash repeats or loses nothing. The time of the last check is kept in memory, so a broker checks at its start. A topic
-above its quota is checked every second, so its producers are not held too long. Rules: semantics 3.29-3.31 (see
-protocol.expiry).
+It runs in a round before the plan, and notes acknowledgements and unsubscribes, so a crash repeats or loses nothing. A
+topic above its quota is checked every second. Rules: semantics 3.29-3.31 (see protocol.expiry).
 """
 
 from collections import Counter, defaultdict
@@ -43,7 +41,7 @@ HELD_CHECK_SECONDS = 1
 
 
 def maintain(bundle: Bundle, draft: RoundDraft) -> None:
-    """Check the topics that are due, and set ``bundle.maintenance_due`` to the next check; None for none."""
+    """Check due topics, and set ``bundle.maintenance_due``; None for never."""
     due = []
     for state in _topics_to_check(bundle):
         if bundle.topic_aside(str(state.topic.name), state.topic.topic_id) is None:
@@ -68,7 +66,7 @@ def _exceeded(bundle: Bundle) -> dict[str, bool]:
 
 
 def _check_in_time(bundle: Bundle, draft: RoundDraft, state: TopicState) -> int | None:
-    """Check the topic if it is due; returns the time of its next check, or None without a policy."""
+    """Check the topic if it is due; returns when next, None without a policy."""
     name = str(state.topic.name)
     ttl, size, seconds, idle_minutes, every = (
         bundle.policy(name, policy) for policy in (*CHECKED, "ttl_check_seconds")
@@ -101,7 +99,6 @@ def _set_exceeded(bundle: Bundle, draft: RoundDraft, topic: str, is_exceeded: bo
 
 
 def _delete_idle(bundle: Bundle, draft: RoundDraft, state: TopicState, minutes: int) -> None:
-    """Unsubscribe the topic's expired subscriptions on all partitions."""
     members, subscriptions = Members(bundle, draft), defaultdict(list)
     for cursor in bundle.cursors_of(state.topic.topic_id):
         subscriptions[cursor.key.subscription].append(cursor)
@@ -139,8 +136,8 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
 
 
 def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
-    """Entries after mark-delete with a deliver time, in order, without those of the due lane and without parts of
-    chunked messages. Waiting entries count with the time they wait for."""
+    """Entries after mark-delete with a deliver time, in order, without the due lane and parts of chunked messages.
+    Waiting entries have the time they wait for."""
     if last <= cursor.mark_delete:
         return
     waiting = list(_waiting(cursor, last))
@@ -158,7 +155,6 @@ def _waiting(cursor: Cursor, last: int) -> Iterator[Delayed]:
 
 
 def _by_deliver_time(state: TopicState, cursor: Cursor, last: int, elsewhere: Positions) -> Iterator[Delayed]:
-    """Those of the unread entries that are not *elsewhere*."""
     found = due_stretches(state, cursor, cursor.mark_delete + 1, last)
     if found.num_rows:
         parts = state.chunks(cursor.key.partition).parts(cursor.mark_delete + 1, last)
@@ -176,7 +172,7 @@ def _check_quota(
     seconds: int,
     is_evicting: bool,
 ) -> bool:
-    """Is the partition's slowest cursor above a quota? If *is_evicting*, the excess is acknowledged on all cursors."""
+    """Is the slowest cursor above a quota? If *is_evicting*, the excess is acknowledged on all."""
     here = [cursor for cursor in cursors if cursor.key.partition == partition]
     slowest = min((cursor.visible_mark_delete for cursor in here), default=None)
     if slowest is None or not (size or seconds):
@@ -200,7 +196,7 @@ def _check_quota(
 
 
 def _evict(asked: CursorDraft, last: int) -> None:
-    """Acknowledge everything up to *last*, and messages whose chunks begin there."""
+    """Acknowledge everything up to *last*, and messages that begin there."""
     cursor = asked.cursor
     asked.expire(cursor.passed_mark_delete + 1, last)
     release_until(asked, last)
@@ -210,7 +206,7 @@ def _evict(asked: CursorDraft, last: int) -> None:
 
 
 def runs_behind(ledgers: PartitionLedgers, position: int) -> list[Stored]:
-    """What is stored after *position*, by run; a file's bytes are divided by its runs' messages."""
+    """What is stored after *position*, by run, with its share of a file's bytes."""
     runs = (
         list(ledgers.overlapping(position + 1, ledgers.end_position - 1)) if position + 1 < ledgers.end_position else []
     )

@@ -1,7 +1,5 @@
-"""Consumers that join and leave a subscription, the active one, and leases that end.
-
-Rules: semantics 2.1-2.11, 2.19, 4.2. Entries of a consumer that leaves are noted as returned, uncounted.
-"""
+"""Consumers that join and leave, the active one, and leases. Rules: semantics 2.1-2.11, 2.19, 4.2. Entries of a
+consumer that leaves return uncounted."""
 
 from collections.abc import Collection
 from functools import partial
@@ -79,8 +77,7 @@ class Members(Desk):
         return "connected"
 
     def _choose_view(self, cursor: Cursor, state: TopicState, reads_compacted: bool) -> None:
-        """Set whether the cursor reads compacted. Otherwise it passes trimmed entries, which only the compacted view
-        still has."""
+        """Set whether the cursor reads compacted; otherwise it passes trimmed entries."""
         if cursor.reads_compacted != reads_compacted and (reads_compacted or not cursor.consumers):
             cursor.reads_compacted = reads_compacted
             if not reads_compacted:
@@ -98,7 +95,7 @@ class Members(Desk):
             stop_waiting(draft)
 
     def _check_may_join(self, cursor: Cursor | None, request: Request, newcomer: Newcomer | None) -> None:
-        """Refuse a consumer that may not join, after checking that the consumers in the way still live."""
+        """Refuse a consumer that may not join, after checking that those in the way live."""
         refused = self._refusal(cursor, request, newcomer)
         if refused and cursor:
             clients = (consumer.client_id for consumer in cursor.consumers.values())
@@ -142,7 +139,7 @@ class Members(Desk):
         return refusal_of(newcomer, cursor) if refused is None and newcomer else refused
 
     def _holders(self, cursor: Cursor | None) -> str:
-        """Connected consumers, when each was last heard, and when its lease ends."""
+        """Connected consumers, when last heard, and when their leases end."""
         told = []
         for consumer in list(cursor.consumers.values())[:MOST_HOLDERS] if cursor else []:
             until = self.bundle.leases.get(consumer.client_id)
@@ -156,7 +153,7 @@ class Members(Desk):
         return f" (held by {'; '.join(told)})" if told else ""
 
     def _dead_letter_policy(self, request: Request) -> dict[str, str]:
-        """A consumer's dead letter policy, refused now if it cannot be carried out, as later is too late."""
+        """A consumer's dead letter policy, refused now if it cannot be carried out."""
         policy = {name: request.properties[name] for name in DEAD_LETTER_POLICY if request.properties.get(name)}
         number_of(request, "max_redeliver_count", 0, least=0, most=MOST_INT32)
         if "initial_subscription_name" in policy:
@@ -200,8 +197,8 @@ class Members(Desk):
         self.delete(cursor)
 
     def unload(self, request: Request) -> None:
-        """Disconnect all consumers of a topic partition, as Pulsar does. Clients subscribe again, and unacknowledged
-        entries come again, uncounted (2.19). Nothing else needs unloading: the broker's memory is what it committed."""
+        """Disconnect a topic partition's consumers, as Pulsar does. Clients subscribe again; unacknowledged entries
+        come again, uncounted (2.19)."""
         state = self.topic_of(request)
         for cursor in self.bundle.cursors_of(state.topic.topic_id):
             if cursor.key.partition == request.partition and not self.bundle.is_set_aside(cursor):
@@ -220,7 +217,7 @@ class Members(Desk):
             self.forget(entry)
 
     def end_leases(self, gone: Collection[str] = ()) -> None:
-        """Remove consumers whose lease ended without a last sign of life, and those of clients known to be *gone*."""
+        """Remove consumers whose lease ended, and those of clients known to be *gone*."""
         self._let_go(gone)
         for client_id in list(ended_leases(self.bundle.leases, self.draft.now)):
             if self.bundle.liveness.has_sign(client_id):
@@ -230,7 +227,7 @@ class Members(Desk):
             del self.bundle.leases[client_id]
 
     def _let_go(self, gone: Collection[str]) -> bool:
-        """Remove the consumers of clients known to be gone; returns whether there were such clients."""
+        """Remove consumers of clients known to be gone; returns whether there were any."""
         for client_id in gone:
             self._leave_client(client_id, "process gone")
             self.bundle.leases.pop(client_id, None)
@@ -275,7 +272,7 @@ class Members(Desk):
             cursor.is_blocked, cursor.is_blocked_by_broker = False, False
 
     def _choose_active(self, cursor: Cursor, draft: CursorDraft) -> None:
-        """Choose the active consumer on Exclusive and Failover; entries of the previous one come back, uncounted (2.10,
+        """Choose the active consumer on Exclusive and Failover; the previous one's entries return uncounted (2.10,
         2.11)."""
         before, cursor.active_id = cursor.active_id, None
         if cursor.is_single_active and cursor.consumers:

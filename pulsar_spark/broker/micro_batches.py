@@ -1,8 +1,5 @@
-"""The micro-batches of a broker's query: what the next round is for, and running it.
-
-If the disk is full, read-only or failing, a micro-batch drops its work and it is done again later. Any other failure
-ends the broker; it is passed to the broker directly, because Spark would wrap it in its own long message.
-"""
+"""The micro-batches of a broker's query. If the disk fails, a micro-batch drops its work, to be done again. Other
+failures go to the broker directly, because Spark would wrap them."""
 
 import logging
 import threading
@@ -31,16 +28,16 @@ from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.table_specs import REQUESTS
 
 MAY_PASS = (OSError, PulsarSparkError, PySparkException, Py4JJavaError, DeltaError)
-"""Errors that may be a fault of the disk; most of them are not."""
+"""Errors that may be a fault of the disk."""
 log = logging.getLogger(__name__)
 
 
 class MicroBatches:
     """The micro-batches of one broker. ``rounds`` is set once its bundle is taken over.
 
-    *inputs* is the folder of prepared plans. *on_round* gets each committed round's result and seconds. No round begins
-    once *stopping* is set; with *available_now*, it is set here when nothing is left to do. *disk* waits for the root,
-    and one of *waits* for the delay index. *fail* gets the failure that ends the broker.
+    *inputs* is the folder of prepared plans. *on_round* gets each committed result and its seconds. *stopping* ends
+    all; with *available_now*, it is set when nothing is left to do. *disk* waits for the root, one of *waits* for the
+    delay index; *fail* gets what ends the broker.
     """
 
     rounds: Rounds
@@ -69,7 +66,7 @@ class MicroBatches:
         self._has_more, self._next_look, self._available_now = False, float("-inf"), available_now
 
     def look(self) -> News | None:
-        """What the next round is for; None if there is nothing to do, or a round is under way."""
+        """What the next round is for; None without work, or during a round."""
         self._journal.look()
         if is_away(self._layout.root):  # Spark would make folders for the next micro-batch
             return None
@@ -106,14 +103,13 @@ class MicroBatches:
         return moved
 
     def has_news(self) -> bool:
-        """Are there requests or publishes that no round has taken in? Also for a broker that has ended."""
+        """Are there requests or publishes that no round took in? Also after the end."""
         bundle = self.rounds.bundle
         bundle.ask_all()
         return bool(bundle.moved()) or self._requests_log.has(bundle.requests_version + 1)
 
     def end_or_wait(self) -> None:
-        """With no work left, stop if no consumer is connected, else log who is. Requests that wait for the delay index
-        come first."""
+        """Without work, stop if no consumer is connected, else log who is."""
         if self.rounds.has_waiting_requests:
             return
         cursors = self.rounds.bundle.cursors
@@ -129,7 +125,7 @@ class MicroBatches:
             self._stopping.set()
 
     def run(self, moved: DataFrame | None, _batch_id: int) -> None:
-        """One micro-batch, which is one round. Raises nothing into Spark (see the module's docstring)."""
+        """One micro-batch, which is one round; raises nothing into Spark."""
         with self.lock:
             self._between.clear()
             try:
@@ -144,7 +140,7 @@ class MicroBatches:
                 self._between.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait until the round under way ends, for at most *seconds*."""
+        """Wait for the round under way, for at most *seconds*."""
         self._between.wait(seconds)
 
     def end(self) -> None:
@@ -178,8 +174,7 @@ class MicroBatches:
 
 
 def count_rows(moved: DataFrame | None) -> None:
-    """Read the micro-batch's rows, so that Spark counts its input. A failure, such as dying executors, affects only
-    these numbers."""
+    """Read the micro-batch's rows, so that Spark counts its input; failures do not matter."""
     try:
         if moved is not None:
             moved._jdf.queryExecution().toRdd().count()

@@ -79,7 +79,7 @@ class Moves(Desk):
             self.draft.of(cursor).expire(cursor.passed_mark_delete + 1, last)
 
     def pass_trimmed(self, states: list[TopicState]) -> None:
-        """Acknowledge trimmed entries for cursors that were moved back before them at the same time."""
+        """Acknowledge trimmed entries for cursors moved back before them."""
         for state in states:
             for cursor in self.bundle.cursors_of(state.topic.topic_id) if state.trimmed else []:
                 partition = cursor.key.partition

@@ -1,10 +1,8 @@
-"""Numbers what was published to a topic since the last look, commit by commit, and logs what else happened to its
-table.
+"""Numbers what was published to a topic, commit by commit, and logs what else happened to its table.
 
-Other programs may write to a Delta table. Rows that are not a publish are skipped and logged. Commits that remove or
-rewrite rows are logged, and readers look where the rows are now. A commit that cannot be read, or needs an unknown
-feature, stops only that topic: numbered entries stay deliverable, and later ones wait until the commit is mended
-(``pulsar-spark topics mend``) or the feature is removed.
+Rows that are not a publish are skipped. After commits that remove or rewrite rows, readers look where these are now. A
+commit that cannot be read, or needs an unknown feature, stops only that topic, from there on, until it is mended
+(``pulsar-spark topics mend``).
 """
 
 import logging
@@ -26,9 +24,8 @@ log = logging.getLogger(__name__)
 
 
 def number_topic(state: "TopicState", delayed_after: Callable[[int], int]) -> list[dict]:
-    """Number the commits after ``state.version``; returns their rows of ``ledgers``. ``state.error`` is set to the
-    error that stopped it, or None. *delayed_after* returns, for a partition, the instant after which newly numbered
-    entries wait."""
+    """Number the commits after ``state.version``; returns rows of ``ledgers``, and sets ``state.error`` to what stopped
+    it, or None. *delayed_after* returns after which instant a partition's new entries wait."""
     rows, before, state.error, state.stopped_at = [], state.error, None, None
     state.publish_ids.settle()
     try:
@@ -50,7 +47,7 @@ def number_topic(state: "TopicState", delayed_after: Callable[[int], int]) -> li
 
 
 def may_go_on(state: "TopicState") -> bool:
-    """Is a stopped topic worth another look: was its bad commit replaced, or did others follow?"""
+    """Was a stopped topic's bad commit replaced, or did others follow?"""
     return _stamp(state) != state.stopped_at
 
 

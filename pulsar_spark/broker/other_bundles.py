@@ -1,8 +1,5 @@
-"""Requests from this broker to the brokers of other bundles, appended to their tables as a client would.
-
-Letters go to topics of any bundle. If such a topic lacks the subscription of the dead letter policy, its bundle is
-asked to create it.
-"""
+"""Requests to the brokers of other bundles, appended to their tables. A letter's topic may be in any bundle, which is
+asked to create the initial subscription."""
 
 import time
 from collections.abc import Sequence
@@ -18,7 +15,7 @@ RETRY_SECONDS, TRIES = 0.1, 20
 
 
 def ask_others(layout: Layout, requests: Sequence[Request]) -> None:
-    """Append each of *requests* to the table of its topic's bundle; OSError if that cannot be written."""
+    """Append *requests* to the tables of their topics' bundles; OSError if one cannot be written."""
     by_bundle: dict[str, tuple[Layout, list[Request]]] = {}
     for request in requests:
         found = layout_of(layout, request.topic)

@@ -1,5 +1,4 @@
-"""Which delayed entries are a cursor's own, and their state: the read-only queries of its due lane (see due_lane), by
-position or number."""
+"""Which delayed entries are a cursor's own, and their state: queries of its due lane (see due_lane)."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -20,8 +19,8 @@ WINDOW = 1 << 20
 
 
 class Motion(NamedTuple):
-    """Entries in motion, which were looked at and are not acknowledged: ascending *positions*, and their *numbers*.
-    *ahead* are ascending positions of all that were looked at before entries with lower numbers."""
+    """Entries looked at and not acknowledged: ascending *positions*, and *numbers*; *ahead* are positions looked at
+    before lower numbers."""
 
     positions: np.ndarray
     numbers: np.ndarray
@@ -29,8 +28,8 @@ class Motion(NamedTuple):
 
 
 class OwnEntries:
-    """Delayed entries due after *since*, at or after position *floor*. Numbers up to *mark_delete* are done, and all
-    entries at positions up to *visible*."""
+    """Delayed entries due after *since*, from position *floor* on. Numbers up to *mark_delete* are done, and positions
+    up to *visible*."""
 
     def __init__(
         self,
@@ -74,11 +73,11 @@ class OwnEntries:
         return self._motion[1]
 
     def positions_of(self, held: Range) -> np.ndarray:
-        """The positions of a range of the lane, by number."""
+        """A range's positions, by number."""
         return self.real(np.arange(held.first, held.last + 1))
 
     def real(self, axis: np.ndarray) -> np.ndarray:
-        """The positions of entries at ascending places on any axis."""
+        """Positions at ascending places on any axis."""
         numbered, apart = np.searchsorted(axis, (DUE_BASE, APART_BASE))
         if numbered == len(axis):
             return axis
@@ -86,15 +85,15 @@ class OwnEntries:
         return np.concatenate((axis[:numbered], due, position_of(axis[apart:])))
 
     def is_own(self, positions: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Which entries are of this lane; *times* are deliver times of delayed entries, 0 of others."""
+        """Which entries are of this lane; *times* are 0 for entries not delayed."""
         return (times > self.since) & (positions >= self.floor)
 
     def waiting_between(self, first: int, last: int) -> np.ndarray:
-        """Its own positions in first..last that were not looked at and are not kept apart."""
+        """Its own in first..last neither looked at nor apart."""
         return self.unlooked(*self._own_between(first, last))
 
     def unfinished_between(self, first: int, last: int) -> np.ndarray:
-        """Its own positions in first..last that wait or are in motion."""
+        """Its own in first..last that wait or are in motion."""
         positions, times = self._own_between(first, last)
         if not len(positions):
             return positions
@@ -103,7 +102,7 @@ class OwnEntries:
         return positions[is_unfinished | inside(positions, self._apart_between(first, last, but=ACKNOWLEDGED))]
 
     def own_between(self, first: int, last: int) -> np.ndarray:
-        """Its own positions in first..last, in any state."""
+        """Its own in first..last, in any state."""
         return self._own_between(first, last)[0]
 
     def _own_between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -112,7 +111,7 @@ class OwnEntries:
         return positions[is_own], times[is_own]
 
     def unlooked(self, positions: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Those of the given entries that are its own, were not looked at, and are not kept apart."""
+        """Its own among the given entries, neither looked at nor apart."""
         is_own = self.is_own(positions, times)
         positions, times = positions[is_own], times[is_own]
         if not len(positions):
@@ -123,8 +122,8 @@ class OwnEntries:
         return positions[is_behind & ~is_known]
 
     def done_stretches(self) -> Iterator[tuple[int, int]]:
-        """Acknowledged stretches of positions after the visible mark-delete, in order: those of the main lane without
-        what is unfinished here, and those done here ahead of the main lane."""
+        """Acknowledged stretches after the visible mark-delete, in order: of the main lane without unfinished entries,
+        and of this one ahead of it."""
         cursor = self.cursor
         main = [(self.visible + 1, cursor.mark_delete)] if cursor.mark_delete > self.visible else []
         main += [(held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED]
@@ -143,12 +142,12 @@ class OwnEntries:
         return inside(positions, self._apart_between(int(positions.min()), int(positions.max())))
 
     def _apart_between(self, first: int, last: int, but: str | None = None) -> list[tuple[int, int]]:
-        """Stretches kept apart that overlap *first*..*last*, except those with status *but*."""
+        """Stretches apart that overlap *first*..*last*, without status *but*."""
         held = self.cursor.ranges_between(place_apart(first), place_apart(last) + 1)
         return [(position_of(each.first), position_of(each.last)) for each in held if each.status != but]
 
     def place(self, position: int) -> int:
-        """The place on the axes that keeps, or would keep, the state of the entry at *position*."""
+        """Where on the axes the state of *position* is, or would be."""
         motion = self.motion
         at = int(np.searchsorted(motion.positions, position))
         if at < len(motion.positions) and motion.positions[at] == position:
@@ -162,5 +161,4 @@ class OwnEntries:
 
 
 def _numbers(ranges: Iterable[Range]) -> np.ndarray:
-    """The ascending numbers of ranges of a due lane."""
     return expanded(*as_array((number_at(held.first), number_at(held.last)) for held in ranges))

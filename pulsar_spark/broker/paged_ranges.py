@@ -1,5 +1,5 @@
 """A cursor's exact ranges in pages, on up to three axes (protocol.delays): positions, numbers of due entries, and
-positions of entries kept apart. The first two have a mark-delete each."""
+positions apart."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -37,7 +37,7 @@ class PagedRanges:
         """Counts up with each change of its ranges."""
 
     def ranges_between(self, first: int, end: int) -> Iterator[Range]:
-        """Ranges of pages that overlap *first*..*end* - 1, on any axis, in order."""
+        """Ranges that overlap *first*..*end* - 1, on any axis, in order."""
         for page in self.pages[max(self.page_index(first), 0) :]:
             if page.first >= end:
                 return
@@ -55,7 +55,7 @@ class PagedRanges:
         return edges
 
     def find(self, position: int) -> Range | None:
-        """The range that holds *position*; None below mark-delete, and for an entry without a state."""
+        """The range with *position*; None up to mark-delete, and without a state."""
         if self.lanes:
             return self.lanes.find(position)
         index = self.page_index(position)
@@ -64,11 +64,11 @@ class PagedRanges:
         return held if at >= 0 and (held := page.held[at]).last >= position else None
 
     def page_index(self, position: int) -> int:
-        """The index of the page for *position*; 0 before the first page, -1 without pages."""
+        """The page for *position*; 0 before the first, -1 without pages."""
         return max(int(np.searchsorted(self.pages.firsts, position, "right")) - 1, 0) if self.pages else -1
 
     def load_pages(self, pages: Mapping[int, Sequence[Range]]) -> None:
-        """Take over pages read from the table, by their first position."""
+        """Take over the table's pages, by first position."""
         self.pages = Pages(
             Page(first, ranges.in_order() if isinstance(ranges, PackedRanges) else sorted(ranges), is_used=False)
             for first, ranges in pages.items()
@@ -76,8 +76,8 @@ class PagedRanges:
         self._count_unacked(self.pages, 1)
 
     def replace(self, touched: set[int], ranges: Sequence[Range]) -> tuple[list[Page], list[int]]:
-        """Replace the pages at the indexes *touched*, the last page among them, by *ranges* (by position), then advance
-        mark-delete. Returns changed pages and the keys of removed ones."""
+        """Replace pages *touched*, which include the last, by *ranges* (by position), and advance mark-delete. Returns
+        changed pages and keys of removed ones."""
         self.changes += 1
         places = sorted(touched)
         before = [self.pages[index] for index in places]
@@ -105,7 +105,7 @@ class PagedRanges:
         return list(changed.values()), sorted(gone)
 
     def _count_unacked(self, pages: Iterable[Page], sign: int) -> None:
-        """Add the unacknowledged messages in *pages* to the counts; a *sign* of -1 subtracts them."""
+        """Add the unacknowledged messages in *pages*; a *sign* of -1 subtracts."""
         counted: dict[str, int] = {}
         for page in pages:
             for consumer_id, messages in page.unacked.items():
@@ -114,7 +114,7 @@ class PagedRanges:
             self.unacked[consumer_id] += sign * messages
 
     def _advance_mark_delete(self) -> list[Page]:
-        """Move both mark-deletes over acknowledged ranges; returns the pages that lost ranges, emptied ones too."""
+        """Advance both mark-deletes; returns pages that lost ranges."""
         self.mark_delete, passed = self._pass_acknowledged(0, self.mark_delete)
         self.read_position = max(self.read_position, self.mark_delete + 1)
         if self.due:
@@ -124,8 +124,7 @@ class PagedRanges:
         return passed
 
     def _pass_acknowledged(self, index: int, mark_delete: int) -> tuple[int, list[Page]]:
-        """The mark-delete after passing acknowledged ranges from the page at *index* on, and the pages that lost
-        ranges."""
+        """The mark-delete after acknowledged ranges from page *index* on, and pages that lost ranges."""
         passed, end = [], index
         while end < len(self.pages):
             page = self.pages[end]
@@ -142,8 +141,7 @@ class PagedRanges:
         return mark_delete, passed
 
     def drop_apart(self, until: int) -> tuple[list[Page], list[int]]:
-        """Drop the state of entries kept apart at positions up to *until*, all done. Returns changed pages and the keys
-        of removed ones."""
+        """Drop ranges apart up to position *until*, all done. Returns changed pages and keys of removed ones."""
         index = end = self.place_of_page(APART_BASE)
         changed, gone = [], []
         while end < len(self.pages) and self.pages[end].held[0].first <= place_apart(until):
@@ -160,11 +158,11 @@ class PagedRanges:
         return changed, gone
 
     def place_of_page(self, first: int) -> int:
-        """The index of the first page that begins at or after *first*."""
+        """The first page that begins at or after *first*."""
         return int(np.searchsorted(self.pages.firsts, first))
 
     def first_unknown(self, place: int) -> int:
-        """The first place at or after *place* without a range."""
+        """The first place from *place* on without a range."""
         while held := self.find(place):
             place = held.last + 1
         return place

@@ -1,9 +1,8 @@
 """Pages: parts of a cursor's exact ranges that are read and written together.
 
-A round reads and rewrites only pages that its requests, due times and candidates touch. Small pages make random changes
-cheap, but each page has a cost of its own, so pages grow with the number of ranges (:func:`most_ranges`). Each page
-knows its unacknowledged messages by consumer and its next due time, so limits and timers need no scan. Pages that no
-round touches are packed (protocol.packed_ranges), so few ranges exist as objects.
+A round rewrites only the pages it touches. Small pages suit random changes, but each has a cost, so they grow with the
+number of ranges (:func:`most_ranges`). A page knows its unacknowledged messages and next due time. Unused pages are
+packed (protocol.packed_ranges).
 """
 
 from bisect import bisect_left, bisect_right
@@ -28,8 +27,7 @@ _SIDES = ("left", "right")
 
 
 def most_ranges(ranges: int) -> int:
-    """The most ranges in a page of a cursor with *ranges* ranges: few, unless that makes more than :data:`MANY_PAGES`
-    full pages.
+    """The most ranges in a page of a cursor with *ranges*: few, up to :data:`MANY_PAGES` full pages.
 
     >>> [most_ranges(ranges) for ranges in (10, 100_000, 10_000_000)]
     [8, 8, 200]
@@ -38,7 +36,7 @@ def most_ranges(ranges: int) -> int:
 
 
 class Page:
-    """Ranges by position, and facts about them that need no reading."""
+    """Ranges by position, and facts about them."""
 
     def __init__(self, first: int, ranges: Sequence[Range], *, is_used: bool = True):
         self.first, self.held = first, ranges
@@ -56,7 +54,6 @@ class Page:
             self._look_at(ranges)
 
     def _look_at_tails(self, ranges: PackedRanges) -> None:
-        """Note the facts, once for each group of equal ranges."""
         for alike, entries in ranges.by_tail():
             self._look_at([alike])
             if alike.status == PENDING:
@@ -86,29 +83,28 @@ class Page:
 
     @cached_property
     def replays(self) -> list[tuple[int, int]]:
-        """Sorted (deliver time, first position) of ranges to be delivered again; time 0 means now."""
+        """Sorted (deliver time, first position) to deliver again; time 0 for now."""
         return sorted((held.due_time or 0, held.first) for held in self.held if held.status == REPLAY)
 
     @cached_property
     def spans(self) -> np.ndarray:
-        """First and last positions of its ranges when the page was made."""
+        """First and last positions of its original ranges."""
         return ends_of(self.held)
 
     def next_replay(self, wall: int) -> int | None:
-        """The earliest instant after *wall* at which another range may be delivered again."""
+        """When, after *wall*, another range may be delivered again."""
         if self.replays_at is None or self.replays_at > wall:
             return self.replays_at
         at = bisect_right(self.replays, wall, key=lambda replay: replay[0])
         return self.replays[at][0] if at < len(self.replays) else None
 
     def number_of(self, first: int) -> int:
-        """The index of the range that begins at position *first*."""
+        """The index of the range from position *first*."""
         return bisect_left(self.held, first, key=lambda held: held.first)
 
 
 class Pages(Sequence[Page]):
-    """A cursor's pages by position. Arrays hold the facts that each round needs of all pages, since a round touches
-    only some of them."""
+    """A cursor's pages by position, with arrays of the facts that each round needs of all."""
 
     def __init__(self, pages: Iterable[Page] = ()):
         self._pages = sorted(pages, key=attrgetter("first"))
@@ -133,22 +129,21 @@ class Pages(Sequence[Page]):
 
     @property
     def returns_at(self) -> np.ndarray:
-        """When the next pending entry of each page comes back by itself, or :data:`NEVER`."""
+        """When each page's next pending entry comes back, or :data:`NEVER`."""
         return self._facts[1]
 
     @property
     def replays_at(self) -> np.ndarray:
-        """When the next entry of each page may be delivered again, 0 for now, or :data:`NEVER`."""
+        """When each page's next entry may be delivered again, 0 for now, or :data:`NEVER`."""
         return self._facts[2]
 
     @property
     def sizes(self) -> np.ndarray:
-        """How many ranges each page had when it was added."""
+        """The ranges of each page when it was added."""
         return self._facts[3]
 
     def replace(self, touched: Sequence[int], made: list[Page]) -> None:
-        """Replace the pages at the ascending indexes *touched* by *made*, which is sorted and has no position of a page
-        that stays."""
+        """Replace pages at the ascending indexes *touched* by *made*, sorted."""
         kept = np.delete(self._facts, touched, axis=1)
         before_touched = np.asarray(touched, np.int64) - np.arange(len(touched))
         before_made = np.searchsorted(kept[0], [page.first for page in made])
@@ -166,7 +161,7 @@ class Pages(Sequence[Page]):
             self._let_rest()
 
     def _let_rest(self) -> None:
-        """Pack the pages that no round has used since the last call, so that only recently used ranges are objects."""
+        """Pack the pages unused since the last call."""
         idle = [page for page in self._pages if not page.is_used and isinstance(page.held, list)]
         for page, packed in zip(idle, pack([page.held for page in idle])):
             page.held = packed
@@ -194,8 +189,7 @@ _NO_FACTS = _facts([])
 
 
 def chunks(ranges: Sequence[Range], borders: np.ndarray, most: int) -> Iterator[Sequence[Range]]:
-    """*ranges* cut at *borders* (first positions of other pages), then into parts of similar size with at most *most*
-    ranges."""
+    """*ranges* cut at *borders* (first positions of other pages), then into similar parts of at most *most*."""
     cuts = np.unique(np.searchsorted(ends_of(ranges)[0], borders)).tolist()
     for first, last in pairwise([0, *cuts, len(ranges)]):
         parts = -(-(last - first) // most)

@@ -1,5 +1,4 @@
-"""Waiting for a disk with growing pauses. A broker logs when its first thread begins to wait, and when its last one
-ends."""
+"""Waiting for a disk with growing pauses. A broker logs when its first thread begins to wait and its last one ends."""
 
 import logging
 import threading
@@ -13,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class Waits:
-    """The broker's threads that wait; logs the first and the last."""
+    """The threads of a broker that wait."""
 
     def __init__(self, broker_id: str):
         self._broker_id, self._lock = broker_id, threading.Lock()
@@ -52,7 +51,7 @@ class Patience:
         return self._failures > 0
 
     def bear(self, fault: BaseException) -> None:
-        """Pause before the next attempt, less if the broker stops; raises *fault* if it is not the disk's."""
+        """Pause, less if the broker stops; raises *fault* if it is not the disk's."""
         if not is_fault_of_disk(fault):
             raise fault
         self.pause(fault)

@@ -1,16 +1,12 @@
-"""Executes the plan of a round, or a shorter plan if it only acknowledges (transforms.round).
+"""Executes the plan of a round, or a shorter one if it only acknowledges (transforms.round).
 
-A **prepared plan** is built once. It reads a Parquet file that each round replaces. Spark's plan holds only the file's
-path and length, and the length never changes (see storage.padded), so a round costs no analysis, optimisation or
-planning. This holds only for plans in one partition without exchange and broadcast, which would keep their first
-result.
+A **prepared plan** is built once and reads a file that each round replaces. Spark's plan holds only its path and
+length, which stay (see storage.padded), so a round costs no planning. This needs one partition, without exchange and
+broadcast, which would keep their first result.
 
-Small rounds are interpreted, because generating code costs more than they take. From :data:`COMPILED_FROM` rows on,
-compiled plans are used, prepared in the background and then run in, so that Java compiles them. Both wait for a calm
-moment, unless a round needs the plans now. Each way has its own session, since Spark takes this choice from the
-session. Inputs longer than the largest of :data:`LENGTHS` get a plan of their own.
-
-Cursors are independent, so from :data:`HALVED_FROM` rows on two compiled plans each take half of them side by side.
+Small rounds are interpreted. From :data:`COMPILED_FROM` rows on, compiled plans are used, which are prepared and run in
+in the background, so that Java compiles them. Each way has a session, from which Spark takes the choice. From
+:data:`HALVED_FROM` rows on, two plans each take half of the cursors.
 """
 
 import logging
@@ -66,7 +62,7 @@ log = logging.getLogger(__name__)
 
 
 class Planner:
-    """Plans rounds on one Spark application; *folder* holds the files of the prepared plans."""
+    """Plans rounds on one Spark application; *folder* holds plans' files."""
 
     def __init__(self, spark: SparkSession, folder: Path):
         self.folder = folder
@@ -103,16 +99,11 @@ class Planner:
         return [outcome for half, result in zip(halves, found) for outcome in outcomes(result, len(half.cursors))]
 
     def warm_up(self) -> None:
-        """Build and run the smallest prepared plans that a start needs, so that the first rounds need not wait for
-        them."""
+        """Build and run the small plans that a start needs."""
         self._interpreted.warm_up(AT_START)
 
     def compile_soon(self, after_seconds: float = 0.0) -> None:
-        """Prepare the compiled plans in the background, unless that is under way.
-
-        It begins at once if *after_seconds* is 0, because a round needs them. Otherwise it begins at the first calm
-        moment after that time.
-        """
+        """Prepare the compiled plans in the background: at once, or at the first calm moment after *after_seconds*."""
 
         def compile_later() -> None:
             if self._is_ending.wait(after_seconds):
@@ -128,7 +119,7 @@ class Planner:
             threading.Thread(target=compile_later, name="pulsar-spark-compile", daemon=True).start()
 
     def end(self) -> None:
-        """Wait until background preparation has ended, so that the folder can be deleted."""
+        """Wait for background work, so that the folder can be deleted."""
         self._is_ending.set()
         self._is_urgent.set()
         if self._is_compiling.acquire(timeout=END_SECONDS):
@@ -152,7 +143,7 @@ class Planner:
             self._is_compiling.release()
 
     def _run_in(self) -> None:
-        """Run the compiled plans in, on files of their own, since rounds may already use the others."""
+        """Run the compiled plans in, on separate files."""
         apart, rows = _Mode(self._compiled.application, self.folder / "run-in", _COMPILED), _acknowledged_one_by_one()
         for plan in PLANS * RUN_IN:
             self._calm.wait(self._is_ending)
@@ -162,7 +153,7 @@ class Planner:
 
 
 class Calm:
-    """How long no round has been planned; *clock* counts seconds and never goes back."""
+    """How long no round has been planned; *clock* counts seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock, self._planning, self._since = clock, 0, float("-inf")
@@ -178,7 +169,7 @@ class Calm:
             self._planning -= 1
 
     def wait(self, ended: threading.Event, most_seconds: float = float("inf")) -> None:
-        """Return after :data:`CALM_SECONDS` of calm, after *most_seconds*, or when *ended* is set."""
+        """Wait for :data:`CALM_SECONDS` of calm, *most_seconds*, or *ended*."""
         until = self._clock() + most_seconds
         while True:
             now = self._clock()
@@ -188,7 +179,7 @@ class Calm:
 
 
 def compile_after_seconds() -> float:
-    """:data:`COMPILE_AFTER_SECONDS`, or the environment's value; :class:`InvalidConfiguration` if that is no number."""
+    """:data:`COMPILE_AFTER_SECONDS`, or the environment's; :class:`InvalidConfiguration` if no number."""
     said = os.environ.get(ENVIRONMENT, str(COMPILE_AFTER_SECONDS))
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", said):
         raise InvalidConfiguration(f"{ENVIRONMENT} {shown(said)}: give a number of seconds below a million")
@@ -196,7 +187,7 @@ def compile_after_seconds() -> float:
 
 
 class _Mode:
-    """Prepared plans, by the length of their file, with one way to evaluate expressions."""
+    """Prepared plans, by file length, in a session of their own."""
 
     def __init__(self, spark: SparkSession, folder: Path, settings: dict[str, str]):
         self.application, self._folder, self._settings = spark, folder, settings
@@ -204,11 +195,9 @@ class _Mode:
 
     @cached_property
     def _spark(self) -> SparkSession:
-        """A session of its own, made when it is needed."""
         return side_session(self.application, _of(self.application) | self._settings)
 
     def warm_up(self, plans: Sequence[Plan]) -> None:
-        """Build and run the smallest plan of each kind."""
         for plan in plans:
             self.run(SCHEMA.empty_table(), plan)
 
@@ -228,12 +217,12 @@ class _Mode:
 
 
 def _of(spark: SparkSession) -> dict[str, str]:
-    """Settings that a sibling session does not inherit and a plan of one partition needs."""
+    """Settings that a sibling session does not inherit."""
     return {name: spark.conf.get(name) for name in ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")}
 
 
 def _acknowledged_one_by_one() -> pa.Table:
-    """Rows of a round that acknowledges every second entry of a Shared cursor, each by itself."""
+    """Rows of a round that acknowledges every second entry of a Shared cursor."""
     rows, nothing = Rows(), dict(limit=0, unacked_elsewhere=0, is_blocked=False, permits=0)
     rows.add("cursor", 0, first=0, last=0, max_redeliver_count=0, left=[], redelivered=[], now=0, **nothing)
     pending = [Range(at, at, PENDING, "c", 0, 0, None, None, 1) for at in range(2 * COMPILED_FROM)]
@@ -244,14 +233,14 @@ def _acknowledged_one_by_one() -> pa.Table:
 
 
 def _middle(work: Work) -> int:
-    """The index of the cursor at which the second half of the rows begins; neither half is empty."""
+    """The cursor at which the second half of the rows begins; neither half is empty."""
     rows = np.cumsum(np.bincount(work.rows["cursor"].to_numpy(), minlength=len(work.cursors)))
     return min(int(np.searchsorted(rows, rows[-1] / 2)) + 1, len(work.cursors) - 1)
 
 
 @uncollected()
 def outcomes(result: pa.Table, cursors: int) -> list[Outcome]:
-    """The rows of a plan's result (transforms.round_inputs.RESULT) by cursor, with ranges by position."""
+    """A plan's result (transforms.round_inputs.RESULT) by cursor, with ranges by position."""
     kinds = result["kind"].to_numpy()
     found = [Outcome(ranges, False, 0, 0, []) for ranges in _ranges(result.filter(kinds == "range"), cursors)]
     for kind, columns in (("consumer", ConsumerOutcome._fields), ("cursor", Outcome._fields[1:4])):
@@ -265,7 +254,6 @@ def outcomes(result: pa.Table, cursors: int) -> list[Outcome]:
 
 
 def _ranges(rows: pa.Table, cursors: int) -> list[list[Range]]:
-    """The ranges in *rows*, by cursor and position."""
     rows = rows.sort_by([("cursor", "ascending"), ("first", "ascending")])
     values = [values_of(rows[name]) for name in STATE]
     if rows["ack_set"].null_count < rows.num_rows:

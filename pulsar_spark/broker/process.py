@@ -28,9 +28,9 @@ def run_broker(
 ) -> None:
     """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks.
 
-    If the root has several bundles, or is split meanwhile, it serves a share of them, as many as other brokers of the
-    root. Raises :class:`BrokerFenced` if another broker took over. *spark* is the session to use, by default a new one;
-    *on_round* gets each committed round's result and seconds. See :class:`Broker` for the other arguments.
+    Of several bundles, also after a split, it serves a share. Raises :class:`BrokerFenced` if another broker took over.
+    *spark* is the session, by default a new one; *on_round* gets each committed result and its seconds. For other
+    arguments see :class:`Broker`.
     """
     # Here, because it finds Java, which a caller with a session of its own has.
     from pulsar_spark.storage.session import spark_session
@@ -86,7 +86,7 @@ def run_broker(
 
 
 def _serve(broker: Broker | Shared) -> bool:
-    """Serve until the broker ends; returns whether it ended because its bundle is split."""
+    """Serve until the end; returns whether the bundle is split."""
     is_up, is_alone = broker.start(), isinstance(broker, Broker)
     if is_up and is_alone and len(bundles_of(broker.layout).folders) > 1:
         broker.close()
@@ -97,8 +97,7 @@ def _serve(broker: Broker | Shared) -> bool:
 
 
 def _leave_streams_to_us(spark: SparkSession) -> None:
-    """Silence Spark's logs about ended queries and failed plans, in a session that serves nothing else; the broker logs
-    these itself."""
+    """Silence Spark's logs about ended queries and failed plans, which the broker logs itself."""
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j
     for name in ("sql.execution.streaming", "executor.Executor", "scheduler.TaskSetManager"):
         log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
@@ -108,8 +107,8 @@ def _leave_streams_to_us(spark: SparkSession) -> None:
 def _no_signal_for_spark() -> Iterator[None]:
     """A JVM started inside ignores SIGTERM, as pyspark's ignores SIGINT.
 
-    A signal to the whole process group then stops the broker, which ends its JVM, instead of both at once in the middle
-    of a round. A signal that arrives meanwhile stays blocked and is delivered afterwards.
+    So a signal to the process group stops the broker, which ends its JVM, and not both in the middle of a round. A
+    signal meanwhile is delivered afterwards.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,11 +1,9 @@
-"""Promotion gives delayed entries that have come due the next numbers of their topic partition, once for all
-subscriptions, in order of (deliver time, position).
+"""Promotion numbers delayed entries that have come due, in their topic partition, once for all subscriptions, in order
+of (deliver time, position).
 
-It stores an instant up to which everything is promoted, and how many numbers were given. A run numbered later has no
-delayed entries due before that instant (see protocol.numbering.Run), so the meaning of a number never changes. A
-*checkpoint* maps the numbers first..last to the entries due after one instant and up to another, which the delay index
-returns. Checkpoints that no cursor needs are dropped, except the last. Small promotions extend the last checkpoint, so
-rows stay few.
+Everything is promoted up to an instant. A run numbered later has no entries due before it (see protocol.numbering.Run),
+so numbers keep their meaning. A *checkpoint* maps numbers to the entries due between two instants, which the delay
+index returns. Unneeded checkpoints are dropped, except the last; small promotions extend it.
 
 Nothing is promoted before its deliver time, or while no consumer can take it. Rule: design 10; semantics 5 with 0.21
 and 0.24.
@@ -62,11 +60,8 @@ class Promotion:
 
     @property
     def is_ready(self) -> bool:
-        """Can everything promoted be read?
-
-        False while a lost delay index is rebuilt: the partition's due lanes wait, other cursors do not.
-        Acknowledgements still count (see due_requests).
-        """
+        """Can everything promoted be read? While a lost delay index is rebuilt, due lanes of the partition wait (see
+        due_requests)."""
         return self._ready_until() >= self.until
 
     @property
@@ -76,11 +71,11 @@ class Promotion:
 
     @property
     def is_changed(self) -> bool:
-        """Are there rows to write, or numbers that may be released?"""
+        """Are there rows to write, or numbers to release?"""
         return bool(self._changed or self._gone or len(self.checkpoints) > 1 or self.count > self._needed_from)
 
     def next_due(self, after: int) -> int | None:
-        """When the next entry that is not promoted comes due, always after *after*; None if there is none."""
+        """When, after *after*, the next unpromoted entry comes due; None without one."""
         due = self._next_due()
         return None if due is None else max(due, after + 1)
 
@@ -90,11 +85,8 @@ class Promotion:
         return due is not None and due <= min(wall, self._ready_until())
 
     def next_look(self, wall: int, tick: int) -> int | None:
-        """When to promote next; None while nothing waits.
-
-        This is when the next entry comes due, but at least a *tick* after the last promotion, so that many deliver
-        times do not cause as many rounds (5.5).
-        """
+        """When to promote next; None while nothing waits. At least a *tick* after the last time, so that many deliver
+        times make few rounds (5.5)."""
         due = self._next_due()
         if due is None:
             return None
@@ -109,7 +101,7 @@ class Promotion:
                 self._append(Checkpoint(self.count, self.count + numbers - 1, after, until))
 
     def at(self, numbers: np.ndarray) -> Due:
-        """The entries with these ascending *numbers*, in order; position -1 where a number no longer has an entry."""
+        """The entries with ascending *numbers*; position -1 for a number without one."""
         found = [
             (places, self._entries.of(each).part(numbers[places] - each.first))
             for each, places in cut(self.checkpoints, numbers)
@@ -123,8 +115,7 @@ class Promotion:
         return Due(entries.positions, np.maximum.accumulate(entries.times), entries.hashes)
 
     def key_of(self, number: int) -> tuple[int, int]:
-        """Deliver time and position of the entry with that number, or of the next one that exists. Entries not yet
-        promoted sort after the last one."""
+        """Deliver time and position of that number's entry, or the next; unpromoted entries sort last."""
         for each in self.checkpoints:
             if each.last >= number and each.numbers:
                 entries = self._entries.of(each).part(slice(max(number - each.first, 0), None))
@@ -132,8 +123,8 @@ class Promotion:
         return self.until, np.iinfo(np.int64).max
 
     def unlike_index(self) -> list[tuple[Checkpoint, int]]:
-        """Needed checkpoints whose number of entries differs in a rebuilt delay index, with the new number; entries
-        were deleted from the topic. Checked once, when the index is ready."""
+        """Needed checkpoints that a rebuilt index has fewer entries of, and how many. Checked once the index is
+        ready."""
         if self._is_checked or self._ready_until() < self.until:
             return []
         self._is_checked = True
@@ -142,7 +133,7 @@ class Promotion:
         return [(each, entries) for each, entries in counted if entries != each.numbers]
 
     def shrink(self, checkpoint: Checkpoint, entries: int) -> None:
-        """Map the first numbers of a checkpoint to the *entries* that are left, and its other numbers to nothing."""
+        """Map a checkpoint's first numbers to the *entries* left, and others to nothing."""
         at = self.checkpoints.index(checkpoint)
         self.checkpoints[at] = checkpoint._replace(last=checkpoint.first + entries - 1)
         if at == len(self.checkpoints) - 1:  # numbers are given once
@@ -152,8 +143,7 @@ class Promotion:
         self._entries.forget(checkpoint)
 
     def first_at(self, instant: int) -> int:
-        """The first number of an entry due at or after *instant*; the next new number if there is none. Numbers that no
-        cursor needs count as earlier, since the index may have dropped them."""
+        """The first number due at or after *instant*, or the next new one. Unneeded numbers count as earlier."""
         needed = (each for each in self.checkpoints if each.last >= self._needed_from)
         found = next((each for each in needed if each.until >= instant), None)
         if found is None:
@@ -161,7 +151,7 @@ class Promotion:
         return found.first + int(np.searchsorted(self._entries.of(found).times, instant))
 
     def let_go(self, needed_from: int) -> None:
-        """Release numbers below *needed_from*, with which every cursor is done."""
+        """Release numbers below *needed_from*."""
         self._needed_from = needed_from
         while len(self.checkpoints) > 1 and self.checkpoints[0].last < needed_from:
             first = self.checkpoints.pop(0).first
@@ -170,8 +160,8 @@ class Promotion:
         self._entries.let_go(needed_from)
 
     def drop_from_index(self) -> None:
-        """Drop from the index what no cursor needs. Call it after the round that released it is committed, since a
-        crash must not bring it back."""
+        """Drop released entries from the index. Call it after their round's commit, as a crash must not bring them
+        back."""
         lowest = self.checkpoints[0] if self.checkpoints else None
         done = lowest and (lowest.until if lowest.last < self._needed_from else lowest.after)
         if done != self._dropped:
@@ -179,7 +169,7 @@ class Promotion:
             self._dropped = done
 
     def take_changes(self) -> tuple[list[Checkpoint], list[int]]:
-        """The checkpoints changed since the last call, and the first numbers of removed ones."""
+        """Checkpoints changed since the last call, and first numbers of removed ones."""
         changed = [each for each in self.checkpoints if each.first in self._changed]
         gone = sorted(self._gone - {each.first for each in self.checkpoints})
         self._changed, self._gone = set(), set()
@@ -195,8 +185,7 @@ class Promotion:
         self._changed.add(new.first)
 
     def _parts(self, after: int, until: int) -> Iterator[tuple[int, int, int]]:
-        """Cut the entries due after *after* and up to *until* by time into parts that fit one checkpoint: after, until
-        and size of each."""
+        """Entries due after *after* up to *until*, cut by time to fit checkpoints: after, until and size."""
         numbers = self._index.count(self.topic_id, self.partition, after, until)
         if numbers <= MOST_NUMBERS or until - after <= 1:
             if numbers:

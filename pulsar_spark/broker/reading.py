@@ -30,8 +30,7 @@ def read_asked(path: AnyPath, *, after: int) -> Asked:
 
 
 def read_again(path: AnyPath, entry: SetAside) -> Asked:
-    """The requests of an entry that was set aside: one, or a whole commit; still unreadable ones are reported as
-    such."""
+    """The requests of an entry set aside: one, or a whole commit."""
     last = entry.requests_version if entry.last is None else entry.last
     asked = Asked([], last, [])
     for version in range(entry.requests_version, last + 1):
@@ -40,7 +39,7 @@ def read_again(path: AnyPath, entry: SetAside) -> Asked:
 
 
 def read_places(path: AnyPath, places: Iterable[tuple[int, int]]) -> list[Request]:
-    """The requests at these versions and rows, without those that can no longer be read."""
+    """The requests at these versions and rows that can be read."""
     found = []
     for version, same in groupby(sorted(places), key=itemgetter(0)):
         rows = {row for _, row in same}

@@ -1,11 +1,9 @@
 """Runs a failed round again without its cause.
 
-A failed round changed only memory, so the bundle is read again. If a unit was named (see isolation), it is set aside,
-at the cost of one more run. Otherwise trials, which do everything except commit, search the shortest failing prefix of
-the requests; its last request is the cause. If the round fails without requests, that is logged once, and the round is
-tried again after growing pauses.
-
-Errors of the machine are raised after the reload. A fence, or a corrupt table of the broker's own, stops the broker.
+The bundle is read again. A named unit is set aside (see isolation). Otherwise trials, which do not commit, find the
+shortest failing prefix of requests, whose last one is the cause. If the round fails without requests, it is tried again
+after growing pauses. Errors of the machine are raised after the reload; a fence, or a corrupt table of its own, stops
+the broker.
 """
 
 import logging
@@ -40,7 +38,7 @@ class Recovery:
         self._leases: dict[str, int] = {}
 
     def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside]) -> RoundResult:
-        """See :meth:`Rounds.run`. During a pause it does nothing."""
+        """See :meth:`Rounds.run`. Does nothing during a pause."""
         if self.is_waiting:
             return RoundResult(False)
         try:
@@ -94,7 +92,7 @@ class Recovery:
     def _find_out(
         self, failure: Exception, requests: list[Request], requests_version: int, broken: dict[str, SetAside]
     ) -> None:
-        """Find the cause, and note it in *broken*; raises *failure* if there is none."""
+        """Add the cause to *broken*; raises *failure* without one."""
         self._reload_if_due()
         if isinstance(failure, PlannerFailed):
             raise failure
@@ -113,8 +111,7 @@ class Recovery:
     def _narrowed(
         self, failure: Exception, requests: list[Request], requests_version: int, broken: dict[str, SetAside]
     ) -> list:
-        """The request that causes a failure without a named unit, with the failure; none if the round fails without
-        requests."""
+        """The request that causes a failure without a unit, if any."""
         at_most, passing = len(requests), 0
         if not requests or self._trial(requests[:0], requests_version, broken) is not None:
             return []
@@ -127,7 +124,7 @@ class Recovery:
         return [(of_request(requests[at_most - 1]), failure)]
 
     def _trial(self, requests: list[Request], requests_version: int, broken: dict[str, SetAside]) -> Exception | None:
-        """The error of a trial round over these requests; None if it succeeds."""
+        """The error of a trial over these requests, or None."""
         try:
             self._rounds.attempt(requests, requests_version, broken, is_trial=True)
         except Exception as failure:  # it is the question

@@ -1,8 +1,5 @@
-"""Executes requests in order.
-
-Control requests change the bundle at once; acknowledgements and returns are only noted for the plan. A refused request
-changes nothing, and gets an error as reply, or is counted and logged if no client waits.
-"""
+"""Executes requests in order. Control requests change the bundle; acknowledgements and returns are noted for the plan.
+A refused request changes nothing; it is answered, or logged if no client waits."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
@@ -79,7 +76,7 @@ MANY = 100
 
 
 class Intake(Desk):
-    """Executes requests on a bundle and a round's draft. *broken* is what this round has set aside."""
+    """Executes requests on a bundle and a draft; *broken* is set aside."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside]):
         super().__init__(bundle, draft)
@@ -120,8 +117,8 @@ class Intake(Desk):
         }
 
     def take_all(self, requests: Iterable[Request]) -> None:
-        """Execute requests in order. Of many similar ones the first is checked fully; names, cursor, consumer and lease
-        then hold for the others, since none of them changes these."""
+        """Execute requests in order. The first of many similar ones is checked for all, as they change nothing that is
+        checked."""
         for (kind, *_), alike in groupby(requests, _ALIKE):
             first, *others = alike
             is_taken = self.take(first)
@@ -131,8 +128,7 @@ class Intake(Desk):
                 self.take(request)
 
     def take(self, request: Request) -> bool:
-        """Execute one request, and reply if it needs a reply; a broken one gets an error. Returns whether it was
-        done."""
+        """Execute one request, and reply if needed; returns whether it was done."""
         unit = of_request(request)
         if self._broken and (entry := self._broken.get(unit.set_aside(UnknownError(), 0).id)):
             self.draft.reply(
@@ -181,7 +177,7 @@ class Intake(Desk):
         return True
 
     def _needs_index(self, request: Request) -> bool:
-        """Is it about entries of a due lane, other than a plain acknowledgement?"""
+        """Is it about a due lane, and no plain acknowledgement?"""
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor is None or cursor.due is None or cursor.due.promotion.is_ready:
             return False
@@ -194,7 +190,7 @@ class Intake(Desk):
         self.new_cursor(self.topic_of(request), request, request.properties.get("initial_position", "Latest"))
 
     def _policy(self, request: Request) -> None:
-        """Set a policy; without a value, remove it, so that the namespace's or the default applies again."""
+        """Set a policy, or without a value remove it."""
         name, value = request.properties.get("name"), request.properties.get("value")
         check_policy(name, value)
         owner = request.topic or request.properties.get("namespace")
@@ -217,7 +213,7 @@ class Intake(Desk):
                     self.draft.of(cursor).has_new_limits = True
 
     def _connected(self, owner: str) -> list[tuple[Cursor, bool]]:
-        """Connected cursors whose type knows deliver times, and whether these count."""
+        """Connected cursors of types with deliver times, and whether these count."""
         return [
             (cursor, honours_delays(self.bundle, cursor))
             for cursor in self.bundle.cursors.values()
@@ -227,7 +223,7 @@ class Intake(Desk):
         ]
 
     def _switch_delays(self, before: Iterable[tuple[Cursor, bool]]) -> None:
-        """Begin or stop waiting for deliver times on connected cursors where that changed."""
+        """Begin or end waiting for deliver times where that changed."""
         for cursor, did in before:
             does = honours_delays(self.bundle, cursor)
             if does and not did:

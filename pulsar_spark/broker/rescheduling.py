@@ -1,5 +1,4 @@
-"""Which entries wait for their deliver time, for requests that cancel or reschedule them (0.33), and giving them
-another time."""
+"""Which entries wait for their deliver time, to cancel or reschedule them (0.33)."""
 
 import numpy as np
 
@@ -15,8 +14,8 @@ from pulsar_spark.protocol.positions import Positions, ranges_of
 
 
 def waiting(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -> list[int]:
-    """The places of the cursor's entries at *first*..*last* that wait for their deliver time: apart, for entries of the
-    due lane that were not looked at; their own, for others."""
+    """Places of the entries at *first*..*last* that wait for their deliver time: apart if the due lane has not looked
+    at them, else their own."""
     cursor = asked.cursor
     topic = bundle.topics[cursor.topic]
     if not honours_delays(bundle, cursor) or cursor.lanes:

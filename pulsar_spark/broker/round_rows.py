@@ -1,4 +1,4 @@
-"""The rows of a round as Arrow: facts, and one row per range of the written pages, which may be millions."""
+"""The rows of a round as Arrow: facts, and one row per range of written pages."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -20,9 +20,8 @@ _BLOCK_ROWS = 65_536
 class PageRows(NamedTuple):
     """The ranges of a cursor's page, by position, one row each.
 
-    ``lane`` names the page's lane, if any. ``positions`` has, by first place, the packed positions of ranges of the due
-    lane; ``chunks`` the chunked messages in delivered ranges. ``has_row`` adds a row for the page, which says that
-    these are all its ranges; otherwise that row is among the facts.
+    ``lane`` names its lane, if any. By first place, ``positions`` packs those of due lane ranges, and ``chunks`` the
+    chunked messages in deliveries. ``has_row`` adds the page's own row, which is otherwise among the facts.
     """
 
     key: CursorKey
@@ -36,8 +35,8 @@ class PageRows(NamedTuple):
 
 
 def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
-    """The Arrow rows of one round: *facts* as dicts of columns, then one row per page and per range of *pages*. Facts
-    about consumers, pages and letters, which may be many, come last, so they are not searched for columns they lack."""
+    """The Arrow rows of a round: *facts*, then a row per page and per range of *pages*. Facts of large kinds come last,
+    so they are not searched for missing columns."""
     many: dict[str, list[dict]] = {"": [], "consumer": [], "page": [], "letter": []}
     for fact in facts:
         many.get(fact["kind"], many[""]).append(fact)
@@ -69,7 +68,7 @@ def _rows_of_ranges(round_number: int, pages: list[PageRows], ranges: PackedRang
 
 
 class _Chosen(NamedTuple):
-    """A column whose rows are the elements of *values* with the numbers in *which*."""
+    """A column of *values*, one by number for each row."""
 
     values: Sequence
     which: np.ndarray
@@ -87,7 +86,7 @@ def _rows_of_pages(
     columns: Mapping[str, "np.ndarray | list | _Chosen"],
     counts: list[int],
 ) -> pa.Table:
-    """Rows of one kind: *counts* rows for each page, with *columns* and those of page and round."""
+    """Rows of one kind, *counts* for each page, with *columns*."""
     runs, of_runs, behind = [], [], 0
     for (topic, key, lane), alike in groupby(pages, attrgetter("topic", "key", "lane")):
         first, behind = behind, behind + sum(1 for _ in alike)
@@ -110,7 +109,7 @@ def _rows_of_pages(
 
 
 def _repeated(values: Sequence, counts: Sequence[int], kind: pa.DataType) -> pa.ChunkedArray:
-    """Each value, repeated by its count, as slices of one array, so that equal rows take no memory."""
+    """Each value by its count, as slices of one array, which saves memory."""
     slices = []
     for value, same in groupby(zip(values, counts), key=itemgetter(0)):
         left = sum(count for _, count in same)

@@ -2,17 +2,15 @@
 
 Its writes in order, and what a crash between them leaves:
 
-1. Rows of ``ledgers`` for publish commits numbered in this round. Numbering has only one outcome, so the next start
-takes them over. 2. One commit to ``cursor_ledger``: the round. A crash before it loses the whole round, a crash after
-it nothing. 3. Projections (see projections.behind_rounds), as transactions with the round's number: letters of dead
-entries and of messages put off. The next start writes missing ones; those that cannot be written wait (see
-waiting_letters). 4. The streaming checkpoint, which only avoids a second look at consumed requests.
+1. Rows of ``ledgers`` for new publish commits. Numbering has one outcome, so the next start takes them over.
+2. One commit to ``cursor_ledger``: the round, whole or not at all.
+3. Projections (see projections.behind_rounds): letters. The next start writes missing ones; failing ones wait (see
+   waiting_letters).
+4. The streaming checkpoint, which is only a shortcut.
 
-The delay index learns of new entries after 1 and of unneeded ones after 2. It is committed in the background (see
-delay_commits), and reads what a crash lost from the topics again.
-
-Both tables are appended to at exactly one version. A broker that was replaced finds that version taken and stops
-(:class:`BrokerFenced`).
+The delay index learns of new entries after 1, and of unneeded ones after 2. It commits in the background (see
+delay_commits), and reads what a crash lost again. Tables are appended to at one exact version, so a replaced broker
+stops (:class:`BrokerFenced`).
 """
 
 import logging
@@ -66,7 +64,7 @@ class Rounds:
     """Runs rounds on a bundle.
 
     *plan* turns work into outcomes. *now* returns microseconds since 1970, *steady* those of a clock that cannot be
-    set. *max_unacked_messages_per_broker* of 0 means no limit.
+    set. A limit of 0 is none.
     """
 
     def __init__(
@@ -91,12 +89,12 @@ class Rounds:
 
     @uncollected()
     def take_over(self) -> None:
-        """Write what a crash may have left unwritten, then commit a round that claims the bundle for this broker."""
+        """Write what a crash left unwritten, then claim the bundle by a round."""
         self.write_missing()
         self.begin()
 
     def begin(self, facts: Sequence[dict] = ()) -> None:
-        """Commit a snapshot round, together with *facts* about what no longer exists."""
+        """Commit a snapshot round, with *facts* about what no longer exists."""
         self.bundle.epoch += 1
         self.grant_leases({})
         hold_back(self.bundle, self.limit)
@@ -113,17 +111,16 @@ class Rounds:
 
     @uncollected()
     def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside] = ()) -> RoundResult:
-        """Run one round over *requests*, the last of which was committed at *requests_version*, and over due and
-        published entries.
+        """Run one round over *requests*, up to *requests_version*, and over due and published entries.
 
-        *unreadable* requests up to there are set aside, and so is whatever makes the round fail (see recovery). An
-        error of the machine, such as a full disk, is raised once the bundle agrees with its tables again; call again
-        later with the requests after ``bundle.requests_version``.
+        *unreadable* requests are set aside, and so is what makes the round fail (see recovery). An error of the
+        machine, such as a full disk, is raised once memory agrees with the tables; call again with the requests after
+        ``bundle.requests_version``.
         """
         return self._recovery.run(requests, requests_version, unreadable)
 
     def note_housekeeping(self, table: str, what: str, count: int) -> None:
-        """Record in the next round what was done to a table; callable from any thread."""
+        """Record housekeeping in the next round; from any thread."""
         self._housekept.append((table, what, count))
 
     @property
@@ -132,8 +129,7 @@ class Rounds:
         return self._recovery.is_waiting
 
     def is_due(self) -> bool:
-        """Is there work without a request? Also true if a client left, or the machine's clock was set back, which
-        changes what waits for a time."""
+        """Is there work without a request? Also if a client left, or the machine's clock was set back."""
         now = self.clock.look()
         if self.bundle.hear(now.own):
             return True
@@ -144,13 +140,13 @@ class Rounds:
 
     @property
     def has_waiting_requests(self) -> bool:
-        """Are there requests that cannot be answered until the delay index is loaded?"""
+        """Are there requests that wait for the delay index?"""
         return bool(self.bundle.waiting_requests)
 
     def attempt(
         self, requests: list[Request], requests_version: int, broken: Mapping[str, SetAside], *, is_trial: bool = False
     ) -> RoundResult:
-        """Run the round without *broken* items, which are recorded as set aside. A trial does all but commit."""
+        """Run the round without *broken*, which is set aside. A trial does not commit."""
         bundle = self.bundle
         was_set_back = self._is_set_back(self.clock.look())
         draft = self._draft()
@@ -201,7 +197,7 @@ class Rounds:
         return self._finish(draft, rows, moved, is_snapshot=is_snapshot)
 
     def _wake(self, moved: Sequence[TopicState], *, was_set_back: bool) -> None:
-        """Wake the cursors with something due, and those with new entries in the *moved* topics."""
+        """Wake due cursors, and those with new entries in *moved* topics."""
         bundle = self.bundle
         bundle.cursors.wake_due(bundle.now)
         if was_set_back:
@@ -213,8 +209,6 @@ class Rounds:
                     bundle.attach_chunks(cursor)
 
     def _commit(self, draft: RoundDraft, table: pa.Table, ledgers: pa.Table, moved: Sequence[TopicState]) -> None:
-        """Write the numbered entries, then the round. A crash between them leaves numbers that the next start takes
-        over."""
         bundle = self.bundle
         if ledgers.num_rows:
             bundle.ledgers_version = self.ledgers.append_fenced(
@@ -226,8 +220,7 @@ class Rounds:
     def _finish(
         self, draft: RoundDraft, rows: RoundRows, moved: Sequence[TopicState], *, is_snapshot: bool
     ) -> RoundResult:
-        """After the commit: forget what is no longer needed, write letters, and return the result. *moved* are the
-        topics with newly numbered entries."""
+        """After the commit: forget what is not needed, write letters, and return the result."""
         bundle = self.bundle
         bundle.drop_promoted()
         bundle.let_go_of_chunks(
@@ -246,8 +239,7 @@ class Rounds:
         return bool(self._waiting) or has_work(self.bundle, RoundDraft(self.bundle.round + 1, now.own, now.wall))
 
     def reload(self, leases: Mapping[str, int]) -> None:
-        """Read the bundle from its tables again, but keep *leases*. Raises :class:`BrokerFenced` if another broker has
-        committed since."""
+        """Read the bundle from its tables, but keep *leases*. :class:`BrokerFenced` if another broker committed."""
         bundle = load_bundle(self.bundle.layout, self.bundle.delay_index)
         if bundle.version != self.bundle.version and bundle.broker_id != self.broker_id:
             raise BrokerFenced(
@@ -260,7 +252,7 @@ class Rounds:
         self.write_missing()
 
     def grant_leases(self, leases: Mapping[str, int]) -> None:
-        """Give each connected client a whole lease from now, or the rest of it from *leases*."""
+        """Give each connected client a whole lease, or the rest in *leases*."""
         bundle, now = self.bundle, self.clock.look()
         for cursor in bundle.cursors.values():
             cursor.last_active = now.own if cursor.last_active is None else cursor.last_active
@@ -271,17 +263,16 @@ class Rounds:
                     bundle.renew_lease(consumer.client_id, now.own)
 
     def write_missing(self) -> None:
-        """Write the latest round's projections if they are missing. A freshly loaded bundle cannot know; no round
-        begins before they are written or wait."""
+        """Write missing projections of the latest round; no round begins before they are written or wait."""
         self._waiting = self._of_ours(write_missing_projections(self.bundle))
 
     def take_waiting(self) -> list[Request]:
-        """Remove and return the requests that the next round was to make itself."""
+        """Remove and return the next round's own requests."""
         waiting, self._waiting = self._waiting, []
         return waiting
 
     def _of_ours(self, requests: list[Request]) -> list[Request]:
-        """The requests about topics of this bundle; the others are sent to the brokers of other bundles."""
+        """This bundle's requests; others are sent to their bundles."""
         others, now = [request for request in requests if not self.bundle.served.holds(request.topic)], self.bundle.now
         self._asked_of_others = {
             what: at for what, at in self._asked_of_others.items() if at <= now.own < at + ASKED_AGAIN
@@ -292,7 +283,6 @@ class Rounds:
         return [request for request in requests if request not in others]
 
     def _draft(self) -> RoundDraft:
-        """The next round's draft, at the current instant."""
         self.bundle.now = self.clock.look()
         return RoundDraft(self.bundle.round + 1, self.bundle.now.own, self.bundle.now.wall)
 

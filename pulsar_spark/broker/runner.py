@@ -1,15 +1,11 @@
 """The broker: one streaming query per bundle, whose micro-batches are rounds.
 
-The query's source waits for a request, a publish or a due time (see source); then a micro-batch runs one round, which
-makes one commit or none. Work that is left goes to the next micro-batch. So Spark's progress, listeners and UI show
-rounds.
+The query's source waits for work (see source); a micro-batch is one round and makes one commit or none. Rounds record
+what they consumed, so checkpoints are never read, and a query that Spark ends is replaced.
 
-The latest round records which requests were consumed, so the checkpoint is never read. Each query has a checkpoint
-folder of its own, and a query that Spark ends is followed by another.
-
-A broker that finds the lease taken stands by until it ends. A broker that was replaced stops at its next commit or
-lease renewal. If the disk is full, read-only or failing, the broker drops the round under way and waits until it can
-load and commit again. Any other failure ends it; :attr:`Broker.failure` keeps it and :meth:`Broker.wait` raises it.
+While another broker holds the lease, this one stands by; once replaced, it stops. If the disk is full or fails, it
+drops the round under way and waits. Other failures end it, are kept in :attr:`Broker.failure` and raised by
+:meth:`Broker.wait`.
 """
 
 import atexit
@@ -69,15 +65,11 @@ def _layout(root: str | os.PathLike, bundle: str | None) -> Layout:
 class Broker(Described):
     """Serves one bundle of a root on a Spark session until it is stopped.
 
-    ``start`` does not block; process.run_broker does. Used as a context manager, it ends the round under way, stops the
-    query and gives the lease back on exit.
-
-    *max_unacked_messages_per_broker* limits unacknowledged messages over all Shared subscriptions: beyond it, those
-    with the most get nothing new; 0 = no limit. With *available_now* it stops when no work is left and no client is
-    connected; messages that wait for a time are left to the next run. *delayed_delivery_max_num_buckets* limits the
-    buckets of the delay index, except for moments. *housekeeping* keeps the root's tables small in the background.
-    *bundle* names the folder of the bundle to serve (see storage.bundles) and is required if the root has several;
-    shared.Shared serves all of them together with other brokers.
+    ``start`` does not block; process.run_broker does. Leaving the context closes it. Beyond
+    *max_unacked_messages_per_broker* over all Shared subscriptions, those with the most get nothing new; 0 = no limit.
+    With *available_now* it stops when no work is left and no client is connected; messages that wait for a time stay.
+    *delayed_delivery_max_num_buckets* limits the delay index, *housekeeping* keeps tables small. *bundle* names the
+    bundle's folder (see storage.bundles), required if there are several; shared.Shared serves all.
     """
 
     def __init__(
@@ -162,16 +154,13 @@ class Broker(Described):
         return facts | ({"failure": type(self.failure).__name__} if self.failure else {})
 
     def go_on_with(self, lease: BundleLease) -> None:
-        """Take the bundle by this *lease*, which has the same broker id and was watched for a while; call it before
-        :meth:`start`. In an object store, no other broker can know that the lease's holder is gone."""
+        """Before :meth:`start`: take the bundle by this *lease*, which has the same broker id and watched the holder.
+        In an object store, nothing else shows that the holder is gone."""
         self._tenure.go_on_with(lease)
 
     def hand_over_when_asked(self) -> None:
-        """Give up the bundle when it is about to be split, and stop standing by once it was; call it before
-        :meth:`start`.
-
-        The broker then stops with :attr:`is_handed_over` set, and its caller takes over the new bundles.
-        """
+        """Before :meth:`start`: hand the bundle over for a split, and do not stand by after one. The broker then stops
+        with :attr:`is_handed_over`."""
         bundles = bundles_of(self.layout)
 
         def end_if_split() -> None:
@@ -183,18 +172,17 @@ class Broker(Described):
         self._while_standing_by = end_if_split
 
     def _hand_over(self) -> None:
-        """Stop after the round under way, so that the bundle can be split."""
+        """Stop after the round under way, for a split."""
         if not self._stopping.is_set():
             log.info("broker %s hands over a bundle of %s that is being split", self.broker_id, self.layout.root)
             self.is_handed_over = True
             self._stopping.set()
 
     def start(self, standby_seconds: float | None = None) -> bool:
-        """Take the bundle over and start the query; stand by while another broker serves it. Returns False if stopped
-        or out of time meanwhile.
+        """Take the bundle over and start the query; False if stopped or out of time before.
 
-        It replaces a broker of this process that serves the same root, so a notebook cell can run again. With
-        *standby_seconds* it stands by for that time instead.
+        It replaces a broker of this process on the same root, so a notebook cell can run again; with *standby_seconds*
+        it stands by instead.
         """
         atexit.register(self.close)
         if standby_seconds is None:
@@ -246,13 +234,12 @@ class Broker(Described):
 
     @property
     def _reads_by_spark(self) -> bool:
-        """Can the session read the root? If not, rounds still run, large topics are not compacted, and the delay index
-        is filled without Spark."""
+        """Can the session read the root? If not, only large compactions are left out."""
         return self.spark is not None and can_read(self.spark, self.layout.root)
 
     @property
     def rounds(self) -> Rounds:
-        """The rounds of the bundle, once it has been taken over."""
+        """Its rounds, after the take-over."""
         return self._batches.rounds
 
     @property
@@ -261,15 +248,15 @@ class Broker(Described):
         return self._stopping.is_set()
 
     def has_news(self) -> bool:
-        """Are there requests or publishes that no round has taken in? Also answers after the broker has ended."""
+        """Are there requests or publishes that no round took in? Also after the end."""
         return self._batches.has_news()
 
     def stop(self) -> None:
-        """Stop after the round under way. Safe to call twice, and from a signal handler."""
+        """Stop after the round under way. Safe twice, and in a signal handler."""
         self._stopping.set()
 
     def wait(self, timeout_seconds: float | None = None) -> None:
-        """Block until the broker has stopped, or *timeout_seconds* have passed; raises the failure that stopped it."""
+        """Block until stopped, or for *timeout_seconds*; raises the failure."""
         if not self._stopping.wait(timeout_seconds):
             return
         self.close()
@@ -277,8 +264,7 @@ class Broker(Described):
             raise self.failure
 
     def close(self) -> None:
-        """Stop, and return once the round under way is over, the query stopped and the lease given back. Safe to call
-        twice."""
+        """Stop, and return when the round, the query and the lease have ended. Safe twice."""
         self._stopping.set()
         with self._closing:
             atexit.unregister(self.close)
@@ -298,7 +284,7 @@ class Broker(Described):
         self._stopping.set()
 
     def _patiently(self, step: Callable[[], object]) -> bool:
-        """Try *step* until the disk permits it; False if the broker is stopped meanwhile."""
+        """Try *step* until the disk permits it; False if stopped before."""
         while not self._stopping.is_set():
             try:
                 step()
@@ -310,14 +296,14 @@ class Broker(Described):
         return False
 
     def _supervise(self) -> None:
-        """Keep the query running until the broker stops, then close the broker, even if no caller waits for it."""
+        """Keep the query running until the broker stops, then close."""
         try:
             self._stream.supervise()
         finally:
             self.close()
 
     def _take_over(self) -> None:
-        """Load what is committed, and write what a crash may have left unwritten."""
+        """Load what is committed, and write what a crash left unwritten."""
         index = DelayIndex(self.layout, is_attended=True)
         rounds = Rounds(
             load_bundle(self.layout, index),

@@ -1,7 +1,4 @@
-"""Brokers of one process: a new one replaces an older one on the same root, so a notebook cell can run again.
-
-The older one stops after its round and gives the lease back.
-"""
+"""A new broker of a process replaces an older one on the same root, so a notebook cell can run again."""
 
 import logging
 import threading
@@ -19,7 +16,7 @@ _started: weakref.WeakValueDictionary[str, "Broker"] = weakref.WeakValueDictiona
 
 
 def replace_former(broker: "Broker") -> None:
-    """Stop the broker that this process started on the same root, if any, and wait for its end."""
+    """Stop this process's earlier broker of the root, and wait for it."""
     root = str(broker.layout.bundle_folder())
     with _lock:
         former, _started[root] = _started.get(root), broker

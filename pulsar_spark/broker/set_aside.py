@@ -1,11 +1,8 @@
 """Requests about what was set aside: retry or drop it.
 
-A request that is retried is read from its commit and executed as new. A topic or subscription is served again from this
-round on, and entries of consumers that left meanwhile come back. What fails again is set aside again, and the retry
-answered with ``UnknownError``. Only requests can be dropped: a topic is deleted instead, a subscription unsubscribed.
-
-Only the latest :data:`MOST_REQUESTS` requests are kept, so that a client that repeats a failing request fills neither
-memory nor snapshots.
+A retried request is read from its commit and executed. A retried topic or subscription is served again, and entries of
+consumers that left come back. What fails again is set aside again (``UnknownError``). Only requests can be dropped, and
+only the latest :data:`MOST_REQUESTS` are kept.
 """
 
 import logging
@@ -26,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def set_aside(bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside]) -> None:
-    """Set aside what is *broken*, and forget the oldest requests beyond the limit."""
+    """Set aside what is *broken*; forget the oldest requests beyond the limit."""
     bundle.set_aside |= broken
     draft.facts += [set_aside_row(entry) for entry in broken.values()]
     requests = [entry for entry in bundle.set_aside.values() if entry.status == REQUEST]
@@ -49,8 +46,7 @@ def is_entry(request: Request, entries: dict[str, SetAside]) -> bool:
 
 
 class SetAsideRequests(Desk):
-    """Requests about what was set aside. *broken* are entries that failed in this very round. *take* executes a
-    request."""
+    """*broken* are entries that failed in this round; *take* executes a request."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, broken: dict[str, SetAside], take: Callable[[Request], None]):
         super().__init__(bundle, draft)

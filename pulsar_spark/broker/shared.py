@@ -1,14 +1,12 @@
 """Brokers share the bundles of a root: each process serves as many as any other, takes over from one that ended, and
 gives some up for a new one.
 
-A lease file beside the bundles says that a process runs; the bundles' leases say which process serves each. A pure rule
-(protocol.bundles.share) decides what to take and give up. Looks may be out of date: the lease decides between two that
-reach for one bundle, and the fence of a round's commit decides whatever leases say. A bundle that is given up ends its
-round and returns its lease; the next broker continues from what is committed, and consumers notice nothing. A bundle to
-be split is handed over in this way, and its parts are shared afterwards.
+Lease files say which processes run and which serves each bundle, and a pure rule decides (protocol.bundles.share). If
+looks are out of date, the bundle's lease decides, and at last the fence of a round's commit. A bundle given up, also
+for a split, ends its round first; consumers notice nothing.
 
-This process leaves a failed bundle alone for a while and serves the others. With available_now, it ends once all its
-bundles are done, including work that one bundle caused in another; a failure then ends it.
+A failed bundle is left alone for a while. With available_now, the process ends once all bundles are done, or with a
+failure.
 """
 
 import logging
@@ -39,11 +37,8 @@ log = logging.getLogger(__name__)
 
 
 class Shared:
-    """Serves a share of a root's bundles until it is stopped.
-
-    *make* creates the broker of a bundle from the bundle's folder name and this process's id. With *available_now*
-    brokers end when they are done, and so does this.
-    """
+    """Serves a share of a root's bundles until stopped. *make* creates a broker from a bundle's folder name and this
+    process's id. With *available_now* it ends when its brokers have."""
 
     def __init__(self, root, make: Callable[[str, str], Broker], *, available_now: bool = False):
         self.layout, self._make, self._available_now = Layout(root), make, available_now
@@ -79,11 +74,11 @@ class Shared:
         return True
 
     def stop(self) -> None:
-        """Stop after the rounds under way. Safe to call from a signal handler, and twice."""
+        """Stop after the rounds under way. Safe twice, and in a signal handler."""
         self._stopping.set()
 
     def wait(self) -> None:
-        """Block until it has stopped; raises the failure that stopped it."""
+        """Block until stopped; raises the failure."""
         self._stopping.wait()
         self.close()
         if self.failure is not None:
@@ -113,7 +108,7 @@ class Shared:
             self._remove(self._path(self.broker_id))
 
     def _look_patiently(self) -> None:
-        """Look, or try again later if the disk fails; brokers continue to serve meanwhile."""
+        """Look, or try again later if the disk fails."""
         try:
             self.look()
         except OSError as fault:
@@ -157,8 +152,8 @@ class Shared:
             self._end_or_wait(now, is_idle=not self.brokers and not free, is_beside_others=is_beside_others)
 
     def _end_or_wait(self, looked: float, *, is_idle: bool, is_beside_others: bool) -> None:
-        """End if nothing is left to do. Bundles of other processes count as served once these lived for a whole lease
-        since this one became idle, as they may have died."""
+        """End if nothing is left. Others' bundles count as served once this was idle for a whole lease, as their
+        processes may have died."""
         if not is_idle:
             self._idle_since = None
         elif not is_beside_others or (self._idle_since is not None and looked >= self._idle_since + LEASE_SECONDS):
@@ -167,7 +162,7 @@ class Shared:
             self._idle_since = time.monotonic()
 
     def _is_done(self, folder: str) -> bool:
-        """Did the bundle's broker end because it was done, and is there still no news?"""
+        """Is the bundle's broker done, without news since?"""
         done = self._done.get(folder)
         if done is not None and done.has_news():
             del self._done[folder]
@@ -191,7 +186,7 @@ class Shared:
             self._leave_alone(folder, broker.failure)
 
     def _drop_ended(self) -> None:
-        """Release bundles whose broker stopped: another took them over, or asked for them, or they failed."""
+        """Release bundles whose brokers stopped or failed."""
         for folder, broker in list(self.brokers.items()):
             if broker.is_stopping:
                 self._let_go(folder)
@@ -199,7 +194,7 @@ class Shared:
                     self._done[folder] = broker
 
     def _slice(self, folder: str) -> object:
-        """The slice by which users know a bundle; its folder keeps its name from before splits."""
+        """The slice by which users know a bundle; folders keep their first names."""
         bundles = bundles_of(self.layout)
         return bundles.range_of(folder) if folder in bundles.folders else folder
 
@@ -216,7 +211,7 @@ class Shared:
                 self._stopping.set()
 
     def _there(self) -> set[str]:
-        """The ids of brokers that run; deletes the files of those that ended."""
+        """The ids of running brokers; deletes files of others."""
         found, names = {self.broker_id}, self.layout.store.names(self._folder)
         known, self._signs = self._signs, {}
         for path in (self._folder / name for name in names if name.endswith(".json")):
@@ -230,7 +225,7 @@ class Shared:
 
     @staticmethod
     def _remove(sign: AnyPath) -> None:
-        """Delete a sign of life and its lock, which only its own broker takes."""
+        """Delete a sign of life and its lock."""
         sign.unlink(missing_ok=True)
         sign.with_suffix(".lock").unlink(missing_ok=True)
 

@@ -1,5 +1,4 @@
-"""Spark jobs that run beside rounds, in a broker or a command, with settings of their own; another thread can cancel
-them."""
+"""Spark jobs beside rounds, with settings of their own, that another thread can cancel."""
 
 import contextlib
 import uuid
@@ -14,7 +13,7 @@ _OF_A_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interrup
 
 
 class SideJobs:
-    """Jobs of one *kind*. They use generated code, whatever the session of rounds does."""
+    """Jobs of one *kind*, with generated code."""
 
     def __init__(self, spark: SparkSession, kind: str, settings: Mapping[str, str]):
         self.application = spark
@@ -27,12 +26,12 @@ class SideJobs:
 
     @cached_property
     def spark(self) -> SparkSession:
-        """A session of their own, made when needed, so no other session's settings change."""
+        """A session of their own, made when needed."""
         return side_session(self.application, self._settings)
 
     @contextlib.contextmanager
     def described(self, description: str) -> Iterator[SparkSession]:
-        """The session; jobs that this thread starts meanwhile show *description*, and :meth:`cancel` ends them."""
+        """The session; this thread's jobs show *description* and can be cancelled."""
         context = self.spark.sparkContext
         context.setJobGroup(self._group, description, interruptOnCancel=True)
         try:

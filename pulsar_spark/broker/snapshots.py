@@ -1,4 +1,4 @@
-"""Snapshot rounds hold all latest rows, so readers may start there: when one is due, and its rows."""
+"""Snapshot rounds hold all latest rows, so readers may start there."""
 
 from pulsar_spark.broker.absorb import RoundRows
 from pulsar_spark.broker.bundle import Bundle
@@ -20,8 +20,7 @@ AS_RANGES = 10
 
 
 def is_snapshot_due(bundle: Bundle, number: int) -> bool:
-    """Is the round with this *number* a snapshot? Large states have fewer; one is due at once after topics were
-    lost."""
+    """Is this round a snapshot? Rarer for large states; at once after topics were lost."""
     if bundle.has_lost_topics or number % SNAPSHOT_EVERY:
         return bundle.has_lost_topics
     cursors = bundle.cursors.values()

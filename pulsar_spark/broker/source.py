@@ -1,12 +1,8 @@
 """The stream that the broker's query reads: a row for each log that moved, and one for the clock when something is due.
 
-Spark runs a streaming source in its own Python process, but only the broker knows what it waits for. So the source asks
-the broker's :class:`Feed` over a socket in a private folder, one JSON line per question. The feed answers once there is
-work, or after :data:`PATIENCE_SECONDS` that there is none, which causes no micro-batch.
-
-An offset has the version of ``requests``, the machine's clock, the round's number and the answer's number, so each is
-unique. It is only for users and listeners: the broker's tables say what is consumed (design 3.4, rule 3), and the
-checkpoint is new at each start.
+Spark runs a source in its own Python process, so it asks the broker's :class:`Feed` over a socket, one JSON line per
+question. The answer comes once there is work, or after :data:`PATIENCE_SECONDS` that there is none, which makes no
+micro-batch. Offsets are unique and only for users and listeners: tables say what is consumed (design 3.4, rule 3).
 """
 
 import contextlib
@@ -37,7 +33,7 @@ SCHEMA = "log string, from_version bigint, to_version bigint"
 
 
 class Moved(NamedTuple):
-    """A log to read after one version up to another; the clock's "versions" are milliseconds."""
+    """A log to read after one version up to another; the clock's are milliseconds."""
 
     log: str
     from_version: int
@@ -52,7 +48,7 @@ class News(NamedTuple):
 
 
 class Feed:
-    """Answers the source of one query. *look* returns the work, or None; *is_stopping* ends all waiting."""
+    """Answers one query's source. *look* returns work or None; *is_stopping* ends waiting."""
 
     def __init__(self, look: Callable[[], News | None], is_stopping: threading.Event):
         self._look, self._is_stopping, self._told = look, is_stopping, 0
@@ -100,7 +96,7 @@ class Feed:
 
 
 class RoundReader(SimpleDataSourceStreamReader):
-    """Asks the feed at *path*; runs in a Python process of Spark."""
+    """Asks the feed at *path*, in a Python process of Spark."""
 
     def __init__(self, path: str):
         self._path, self._lines = path, None
@@ -110,8 +106,7 @@ class RoundReader(SimpleDataSourceStreamReader):
         return {}
 
     def read(self, start: dict) -> tuple[Iterator[tuple], dict]:
-        """The work after *start*, as soon as there is some; none if the feed has closed, because the broker ended and
-        Spark will end this process."""
+        """The work after *start*, once there is some; none if the feed has closed."""
         answer = self._ask(start)
         if not answer:
             time.sleep(PATIENCE_SECONDS)
@@ -132,13 +127,12 @@ class RoundReader(SimpleDataSourceStreamReader):
             return ""
 
     def readBetweenOffsets(self, start: dict, end: dict) -> Iterator[tuple]:
-        """Nothing: each query has a new checkpoint, so no micro-batch is run again."""
+        """Nothing: with a new checkpoint, no micro-batch is run again."""
         return iter([])
 
 
 def say_unless_the_query_ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Exception hook of Spark's process: silent if the connection to Spark broke, which is how a query's end appears to
-    it."""
+    """Exception hook of Spark's process, silent if its connection broke, as at a query's end."""
     if not isinstance(error, EOFError | ConnectionError):
         sys.__excepthook__(kind, error, trace)
 
@@ -159,8 +153,8 @@ class RoundSource(DataSource):
 
 
 def register_source(spark: SparkSession) -> str:
-    """Register the format with a session; returns its name there. The name differs from :data:`FORMAT` in a session
-    cloned from one that has it, where Spark reports that it exists but does not find it."""
+    """Register the format; returns its name, which differs from :data:`FORMAT` in a session cloned from one that has
+    it, as Spark does not find it there."""
     import pulsar_spark.broker.source as itself
 
     # By value: Spark's process need not import the package, which takes a second.

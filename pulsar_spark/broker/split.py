@@ -1,19 +1,18 @@
 """Split a bundle: topics with higher hashes become a bundle of their own.
 
-The broker that serves the bundle is asked to end its round and hand it over; it continues after the split. No topic
-moves. The new bundle starts as a clone of the tables, whose files never change (hard links on a disk, copies in an
-object store). So deliveries and round numbers, by which DataFrame consumers write once, are kept. Each part then
-commits a round with its slice and everything in it. The lower part gets the unanswered requests (see _pass_over).
-Writes in order, and what a crash after each leaves:
+The serving broker ends its round and hands the bundle over. The new bundle is a clone of the tables, whose files never
+change, so deliveries and round numbers are kept. Each part commits a round with its slice; the lower part gets
+unanswered requests (see _pass_over). Writes in order, and what a crash after each leaves:
 
-1. The layout version, which makes releases that know only one bundle refuse the root, and a round of the whole bundle,
-which fences its earlier broker. 2. The clone, durable if the root requires it, its first round, and requests that close
-its consumers: an unknown folder, which the next split removes. 3. The round of the lower part, which **decides**: from
-now on the bundle serves only this slice. It fails if another round was committed since 1. It records that the consumers
-of the other part are removed. 4. The root's file of bundles, without which no broker finds the upper part. A broker
-that starts on the lower part, or the same split called again, writes it (storage.bundles.add_bundle).
+1. The layout version, by which older releases refuse the root, and a round of the whole, which fences its broker:
+   nothing else.
+2. The clone, its first round, and requests that close its consumers: an unknown folder, which the next split removes.
+3. The round of the lower part, which **decides**, unless another was committed since 1. It records the removed
+   consumers.
+4. The root's file of bundles, which shows the upper part. A start of the lower part, or the same split again, writes
+   it.
 
-Consumers of the upper part subscribe again, as after an unload; what they had not acknowledged comes again, uncounted.
+Consumers of the upper part subscribe again; what they had not acknowledged comes again, uncounted.
 """
 
 import threading
@@ -54,10 +53,10 @@ HAND_OVER_SECONDS, LOOK_SECONDS = 60.0, 0.2
 def split_bundle(
     layout: Layout, at: int | None = None, now: Callable[[], int] = now_micros
 ) -> tuple[BundleRange, BundleRange]:
-    """Split the bundle of *layout* at hash *at*, or in the middle; returns the two slices.
+    """Split the bundle of *layout* at hash *at*, or in the middle; returns both slices.
 
-    Raises :class:`NotAllowedError` if a broker does not hand the bundle over, or if an interrupted split turns out to
-    differ; :class:`InvalidConfiguration` if the hash is not inside.
+    :class:`NotAllowedError` if a broker does not hand it over, or an interrupted split was another;
+    :class:`InvalidConfiguration` for a hash outside.
     """
     bundles_of(layout).range_of(layout.bundle).split(at)  # nobody is disturbed for what cannot be
     stopping = threading.Event()
@@ -78,10 +77,8 @@ def split_bundle(
 
 
 def _have_it_given(layout: Layout, lease: BundleLease, holder: Holder) -> None:
-    """Ask the serving broker to hand over the bundle, and wait until its round ends.
-
-    Raises :class:`NotAllowedError` if it does not, because a program runs it for itself or another split asked first.
-    """
+    """Ask the serving broker for the bundle, and wait for its round. :class:`NotAllowedError` if it does not hand it
+    over."""
     until = time.monotonic() + HAND_OVER_SECONDS
     if not lease.ask():
         if (other := lease.holder()) is not None:
@@ -154,11 +151,9 @@ def _clone(layout: Layout, other: Layout) -> None:
 
 
 def _pass_over(bundle: Bundle) -> list[Request]:
-    """Leave unanswered requests to the lower part, so that none is done twice; it refuses those about the upper part,
-    and clients send them again.
+    """Leave unanswered requests to the lower part, which refuses those about the upper part, so clients repeat them.
 
-    Returns the requests that the upper part must get too: those without a topic, and those that no client repeats and
-    that may be repeated safely.
+    Returns those the upper part needs too: without a topic, or not repeated by clients and safe to repeat.
     """
     asked = read_asked(bundle.layout.broker_table(REQUESTS.name), after=bundle.requests_version)
     bundle.requests_version = bundle.requests_committed = asked.version

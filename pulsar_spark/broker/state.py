@@ -1,8 +1,5 @@
-"""What the broker keeps in memory between rounds: the cursors of its bundle and their consumers.
-
-The broker committed this state itself, so it need not read it back; at its start it builds it from the latest rows. A
-cursor's ranges are in pages (see pages), or by lane on Key_Shared with very many ranges (see lane_form).
-"""
+"""What the broker keeps in memory between rounds: the cursors of its bundle and their consumers. Ranges are in pages
+(see pages), or by lane on Key_Shared with very many (see lane_form)."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -48,9 +45,8 @@ class Consumer:
 class Cursor(PagedRanges):
     """A subscription on one partition.
 
-    On Key_Shared with consumers, ``key_shared`` has the rules that the first consumer fixed, and ``selector`` the
-    owners of hashes. ``recently_joined`` maps recent consumers to their join positions, in that order (semantics 2.32);
-    only the classic implementation uses it.
+    On Key_Shared with consumers, ``key_shared`` has the rules the first one fixed, ``selector`` the owners of hashes,
+    and ``recently_joined`` join positions, in order (semantics 2.32, classic only).
     """
 
     def __init__(
@@ -89,8 +85,7 @@ class Cursor(PagedRanges):
 
     @property
     def allows_out_of_order(self) -> bool:
-        """May entries of one key overtake each other? Only if the first consumer of a Key_Shared subscription allowed
-        it."""
+        """May entries of one key overtake each other? If a Key_Shared subscription's first consumer allowed it."""
         return self.key_shared is not None and self.key_shared.allows_out_of_order
 
     @property
@@ -112,7 +107,7 @@ class Cursor(PagedRanges):
 
     @cached_property
     def hash_ranges(self) -> dict[str, list[tuple[int, int]]]:
-        """Hash ranges (start, end) by consumer; a range with several owners is listed for each."""
+        """Hash ranges (start, end) by consumer; shared ones are listed for each."""
         ranges: dict[str, list[tuple[int, int]]] = {}
         for owned in self.owned:
             ranges.setdefault(owned.consumer_id, []).append((owned.start, owned.end))
@@ -120,30 +115,28 @@ class Cursor(PagedRanges):
 
     @cached_property
     def kept_properties(self) -> dict[str, dict[str, str]]:
-        """Facts about each consumer's hashes that rows store beside its ranges, by consumer."""
+        """What rows store of each consumer's hashes beside ranges."""
         return {each: kept_properties(self.selector, each) for each in self.consumers} if self.selector else {}
 
     @property
     def has_unacked_limits(self) -> bool:
-        """Do limits of unacknowledged messages apply? Only on Shared and Key_Shared, and not with DataFrame consumers,
-        whose deliveries are larger."""
+        """Do limits of unacknowledged messages apply? On Shared and Key_Shared, without DataFrame consumers, whose
+        deliveries are larger."""
         return not self.is_single_active and all(consumer.has_unacked_limits for consumer in self.consumers.values())
 
     @property
     def max_redeliver_count(self) -> int:
-        """How often an entry may come back before it is dead; 0 without a dead letter policy."""
+        """How often an entry may come back; 0 without a dead letter policy."""
         return int(self.dead_letters.get("max_redeliver_count", 0))
 
     @property
     def passed_mark_delete(self) -> int:
-        """The position up to which nothing is left to do: each entry is acknowledged, including delayed ones, or part
-        of a chunked message that ends later."""
+        """The position up to which all entries are acknowledged, delayed ones too, or parts of later messages."""
         return self.mark_delete if self.due is None else self.due.visible
 
     @property
     def visible_mark_delete(self) -> int:
-        """The mark-delete shown to users: before entries that wait for their deliver time, and before chunks of
-        unacknowledged messages."""
+        """The mark-delete shown to users, before waiting entries and chunks of unacknowledged messages."""
         passed = self.passed_mark_delete
         return passed if self.chunked is None else min(passed, self.chunked.visible)
 
@@ -154,7 +147,7 @@ class Cursor(PagedRanges):
         yield from self.ranges_between(0, DUE_BASE)
 
     def acknowledged(self) -> Iterator[tuple[int, int]]:
-        """Acknowledged stretches of positions after the visible mark-delete, in order."""
+        """Acknowledged stretches after the visible mark-delete, in order."""
         if self.due:
             found = self.due.done_stretches()
         else:
@@ -162,7 +155,7 @@ class Cursor(PagedRanges):
         return found if self.chunked is None else self.chunked.with_parts(found)
 
     def backlog(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Stretches of positions in *first*..*last* that are not acknowledged."""
+        """Unacknowledged stretches in *first*..*last*."""
         at = max(first, self.visible_mark_delete + 1)
         for begin, end in self.acknowledged():
             if begin > last or at > last:
@@ -183,7 +176,7 @@ class Cursor(PagedRanges):
         return max(self.read_position, last + 1)
 
     def place(self, position: int) -> int:
-        """The place that keeps the state of the entry at *position*; virtual for an entry of the due lane."""
+        """Where the state of *position* is; virtual in the due lane."""
         return position if self.due is None else self.due.place(position)
 
     def is_part(self, position: int) -> bool:
@@ -191,7 +184,7 @@ class Cursor(PagedRanges):
         return self.chunked is not None and bool(self.chunked.groups.are_parts(np.array([position]))[0])
 
     def is_done(self, place: int) -> bool:
-        """Is the entry whose state is at *place* acknowledged?"""
+        """Is the entry at *place* acknowledged?"""
         held = self.find(place)
         return place <= self.mark_delete or (held is not None and held.status == ACKNOWLEDGED)
 
@@ -203,14 +196,14 @@ class Cursor(PagedRanges):
         return dropped
 
     def keep_by_lane(self, hashes: EntryHashes) -> list[int]:
-        """Keep ranges by lane from now on; returns the dropped pages. The lanes are made at the next store."""
+        """Keep ranges by lane from now on; returns dropped pages. Lanes are made at the next store."""
         lanes, unacked = LaneForm.of_ranges(hashes, self.mark_delete + 1, self.ranges()), self.unacked
         dropped = self.clear()
         self.lanes, self.unacked = lanes, unacked
         return dropped
 
     def keep_exact(self) -> list[int]:
-        """Keep exact ranges from now on; returns the dropped pages."""
+        """Keep exact ranges from now on; returns dropped pages."""
         ranges = list(self.ranges())
         dropped = self.clear()
         self.replace(set(), ranges)
@@ -221,32 +214,28 @@ class Cursor(PagedRanges):
         self.lanes, self.unacked = lanes, lanes.unacked()
 
     def stored(self, lanes: LaneForm) -> None:
-        """Update mark-delete and counts after its lanes were stored."""
+        """Update mark-delete and counts after a store of its lanes."""
         self.changes += 1
         self.mark_delete, self.unacked = lanes.base - 1, lanes.unacked()
         self.read_position = max(self.read_position, self.mark_delete + 1)
 
     def returns_at(self) -> Iterator[int]:
-        """When pending entries come back by themselves: the earliest instant of each page, or of all lanes."""
+        """When pending entries come back: the earliest of each page, or of all lanes."""
         if self.lanes is None and not self.pages:
             return iter(())
         dues = self.pages.returns_at.tolist() if self.lanes is None else [self.lanes.returns_at()]
         return (due for due in dues if due is not None and due < NEVER)
 
     def replays_at(self) -> Iterator[int]:
-        """When ranges may be delivered again, 0 for now: the earliest instant of each page, or every range of the
-        lanes."""
+        """When ranges may be delivered again, 0 for now: the earliest of each page, or all of lanes."""
         if self.lanes is None and not self.pages:
             return iter(())
         dues = self.pages.replays_at.tolist() if self.lanes is None else self.lanes.replays_at()
         return (due for due in dues if due is not None and due < NEVER)
 
     def next_replay(self, wall: int) -> int | None:
-        """The earliest instant after *wall* at which something may be delivered again.
-
-        On Key_Shared, pages with entries that may already go are included, since later ones may have other owners.
-        Elsewhere such a page is skipped, because then no consumer takes anything.
-        """
+        """When, after *wall*, something may be delivered again. On Key_Shared also in pages with entries that may go
+        already, as others may own the rest."""
         if self.is_key_shared and self.lanes is None:
             dues = (page.next_replay(wall) for page in self.pages)
         else:
@@ -254,7 +243,7 @@ class Cursor(PagedRanges):
         return min((due for due in dues if due is not None), default=None)
 
     def advance_read_position(self) -> None:
-        """Move the read position to the first entry without a state."""
+        """Move the read position to the first unread entry."""
         if self.lanes:
             # From mark-delete on: one that was deleted since is of no lane any more, and unread again.
             self.read_position = self.lanes.first_unread(self.lanes.base)

@@ -1,8 +1,5 @@
-"""The streaming query that runs a broker's micro-batches, and its replacement if Spark ends it.
-
-Each query has its own checkpoint folder: no checkpoint is ever read (see runner), and a broker that was replaced may
-still write to its own.
-"""
+"""The streaming query of a broker's micro-batches, replaced if Spark ends it. Each has its own checkpoint folder, as a
+replaced broker may still write to one."""
 
 import logging
 import shutil
@@ -38,10 +35,10 @@ log = logging.getLogger(__name__)
 
 
 class Stream:
-    """Runs one query at a time until *stopping* is set: it calls *look* for work, and *run_batch* if there is some.
+    """Runs one query at a time until *stopping*: it calls *look* for work, and *run_batch* if there is some.
 
-    *fail* gets the error if Spark itself ended. *starts_again* gets True when a query is being replaced, and False once
-    the new one runs.
+    *fail* gets the error if Spark ended; *starts_again* gets True when a query is replaced, False once the new one
+    runs.
     """
 
     def __init__(
@@ -91,7 +88,7 @@ class Stream:
         self._run(moved, batch_id)
 
     def stop(self) -> None:
-        """End the query; once the broker is stopping, no other follows."""
+        """End the query; none follows once the broker is stopping."""
         with self._changing:
             query, self._query = self._query, None
             try:
@@ -110,7 +107,7 @@ class Stream:
                 self._feed.close()
 
     def supervise(self) -> None:
-        """Replace a query that Spark ended, until the broker stops. A query that a user stopped stops the broker."""
+        """Replace a query that Spark ended, until the broker stops; one that a user stopped stops the broker."""
         patience = Patience(self._stopping, self._waits, "Spark has ended its query; the broker starts a new one")
         try:
             while not self._stopping.wait(LOOK_SECONDS):

@@ -1,5 +1,4 @@
-"""Acquire, renew and release a bundle's lease, standing by while another broker holds it; and delete files left by
-earlier brokers."""
+"""Acquire, renew and release a bundle's lease; delete files left by earlier brokers."""
 
 import logging
 import os
@@ -25,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Tenure:
-    """The lease of one broker. *fail* gets a :class:`BrokerFenced` if another broker takes it."""
+    """The lease of one broker; *fail* gets :class:`BrokerFenced` if another takes it."""
 
     def __init__(
         self, layout: Layout, broker_id: str, stopping: threading.Event, waits: Waits, fail: Callable[[Exception], None]
@@ -37,16 +36,16 @@ class Tenure:
         self._thread: threading.Thread | None = None
 
     def go_on_with(self, lease: BundleLease) -> None:
-        """Use this *lease* of the same broker, which knows since when the holder's was not renewed."""
+        """Use this broker's *lease*, which watched the holder."""
         self._lease = lease
 
     def hand_over_by(self, hand_over: Callable[[], None]) -> None:
-        """Call *hand_over* when another broker asks for the lease; it gets the lease once the tenure ends."""
+        """Call *hand_over* when another broker asks for the lease."""
         self._hand_over = hand_over
 
     def begin(self, standby_seconds: float | None, look: Callable[[], object] = lambda: None) -> bool:
-        """Take the lease and keep it; False if stopped or out of time before. Logs which broker it stands by for, and
-        when it takes over; calls *look* meanwhile."""
+        """Take the lease and keep it; False if stopped or out of time. Logs for whom it stands by; calls *look*
+        meanwhile."""
         waited_since, stood_by_for = time.monotonic(), None
         patience = Patience(self._stopping, self._waits, "its lease cannot be taken")
         while not self._take(patience):
@@ -74,8 +73,7 @@ class Tenure:
         return True
 
     def end(self) -> None:
-        """Give the lease back when the broker stops. A second call does nothing, since the process may hold the lease
-        again by then."""
+        """Give the lease back. A second call does nothing, as the process may hold it again."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -101,8 +99,7 @@ class Tenure:
         return is_ours
 
     def _renew(self) -> None:
-        """Renew the lease until the broker stops. If the file cannot be written the lease may end; the fence of a
-        round's commit still separates two brokers."""
+        """Renew the lease until the broker stops. It may end if the disk fails; rounds' fences separate brokers."""
         patience = Patience(self._stopping, self._waits, "its lease cannot be renewed")
         while not self._stopping.wait(0 if patience.is_waiting else LEASE_SECONDS / 4):
             try:
@@ -118,13 +115,13 @@ class Tenure:
 
 
 def new_broker_id(mark: str = "") -> str:
-    """A unique broker id: machine, process, a *mark* for its purpose, and a random part."""
+    """A unique id of machine, process, *mark* and a random part."""
     return f"{socket.gethostname()}-{os.getpid()}-{mark}{uuid.uuid4().hex[:8]}"
 
 
 def remove_what_others_left(layout: Layout, broker_id: str) -> None:
-    """Delete old files of ended brokers. Newly written files are kept, because another broker may be starting. A broker
-    that stands by for long writes its inputs again when it needs them."""
+    """Delete old files of other brokers; new ones may belong to one that starts. A broker that needs its own again
+    writes them."""
     before = time.time() - STALE_SECONDS
     for folder in (layout.local_folder() / "inputs", layout.checkpoint()):
         for found in folder.iterdir() if folder.is_dir() else ():
@@ -133,7 +130,7 @@ def remove_what_others_left(layout: Layout, broker_id: str) -> None:
 
 
 def _changed(folder: AnyPath) -> float:
-    """When anything in the folder last changed; now, if the folder is being deleted."""
+    """When anything in the folder last changed; now, while it is deleted."""
     try:
         return max(path.lstat().st_mtime for path in (folder, *folder.rglob("*")))
     except FileNotFoundError:

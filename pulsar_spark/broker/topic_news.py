@@ -1,8 +1,8 @@
-"""Which topics' logs a look reads: announced ones, ones known to have moved, and some of the others in turn.
+"""Which topics' logs a look reads: announced ones (see storage.announcements), ones known to have moved, and some in
+turn.
 
-A look costs the same for any number of topics (design 9, 11). Programs that publish with this package announce it (see
-storage.announcements). Other publishes are found in turn: at every look with at most :data:`IN_TURN` topics, within two
-or three seconds with ten thousand.
+A look costs the same for any number of topics (design 9, 11). Unannounced publishes are found in turn: at once with up
+to :data:`IN_TURN` topics, in seconds with ten thousand.
 """
 
 import time
@@ -25,7 +25,7 @@ A_SECOND_OF_A_STORE = 4
 
 
 class TopicNews:
-    """News about the *topics* of a bundle, by name. For one thread at a time."""
+    """News about the *topics* of a bundle. For one thread at a time."""
 
     def __init__(self, layout: Layout, topics: Mapping[str, "TopicState"]):
         self._layout, self._topics = layout, topics
@@ -45,12 +45,11 @@ class TopicNews:
         self._by_announcement.pop(announcement_of(state.topic.path), None)
 
     def ask(self, names: Iterable[str] | None = None) -> None:
-        """Let the next look read the logs of these topics, or of all."""
+        """Let the next look read these logs, or all."""
         self._asked.update(dict.fromkeys(self._topics if names is None else names))
 
     def moved(self) -> list[tuple[str, "TopicState"]]:
-        """Topics, among those this look reads, with commits that are not numbered. They are read at each look until
-        they are."""
+        """Topics with commits to number, among those this look reads; read again until numbered."""
         announced = take_announced(self._layout)
         self.ask(self._by_announcement[name] for name in announced if name in self._by_announcement)
         pass_on(self._layout, (name for name in announced if name not in self._by_announcement))

@@ -1,8 +1,5 @@
-"""The topics of a bundle: found on disk, and numbered up to their latest publish.
-
-A topic is known by its table's folder; an unchanged folder costs one look. A folder that is not a topic is passed over.
-A topic that cannot be read is stopped without stopping others (see numbering).
-"""
+"""The topics of a bundle, found on disk and numbered. Folders that are not topics are passed over; a topic that cannot
+be read is stopped by itself (see numbering)."""
 
 import contextlib
 import logging
@@ -44,9 +41,8 @@ _READ_AGAIN_SECONDS = 1.0
 class TopicState:
     """A topic and how far it is numbered.
 
-    ``life`` tells its table from another created in its place. ``trimmed`` has the first remaining position of trimmed
-    partitions. ``error`` says why numbering stopped, and ``stopped_at`` where. ``checked_at`` is the time of the last
-    maintenance.
+    ``life`` tells its table from another in its place; ``trimmed`` has first positions of trimmed partitions; ``error``
+    and ``stopped_at`` say why and where numbering stopped; ``checked_at`` is the last maintenance.
     """
 
     topic: Topic
@@ -79,7 +75,7 @@ class TopicState:
         return found
 
     def deliver_times(self, partition: int) -> EntryColumn:
-        """The deliver times of a partition's entries, as storage.delayed.deliver_times returns them."""
+        """A partition's deliver times (storage.delayed.deliver_times)."""
         found = self.entry_times.get(partition)
         if found is None:
             read = partial(deliver_times, self.topic.path)
@@ -108,7 +104,7 @@ class TopicState:
 
     @property
     def has_news(self) -> bool:
-        """Does the log have commits that are not numbered, and may numbering continue? Takes microseconds."""
+        """Has the log commits to number, and may it go on? Microseconds."""
         return self.log.has(self.version + 1) and (self.error is None or may_go_on(self))
 
     @property
@@ -117,7 +113,7 @@ class TopicState:
         return any(ledgers.last_chunk_position >= 0 for ledgers in self.partitions.values())
 
     def has_partition(self, partition: int) -> bool:
-        """Has the topic this partition? Finds partitions that were added since the last look."""
+        """Has the topic this partition, perhaps added since the last look?"""
         if partition not in self.topic.partition_indexes and self.topic.partitions <= partition:
             self.topic = self.topic._replace(partitions=max(self.topic.partitions, partitions_now(self.topic.path)))
         return partition in self.topic.partition_indexes
@@ -131,7 +127,7 @@ class TopicState:
 
 
 class Topics:
-    """A bundle's topics, by full name: those of the root whose hash lies in the slice *served*."""
+    """The root's topics in the slice *served*, by full name."""
 
     def __init__(self, layout: Layout, served: BundleRange = WHOLE):
         self.layout, self.served = layout, served
@@ -150,8 +146,8 @@ class Topics:
         return self.topics[name].topic.topic_id if name in self.topics else None
 
     def topic(self, name: str) -> TopicState:
-        """The topic with that name; a new one is looked up on disk. Raises :class:`TopicNotFound` if there is none, and
-        :class:`ServiceUnitNotReady` if another bundle has it."""
+        """The topic with that name, also if new on disk. :class:`TopicNotFound` without one,
+        :class:`ServiceUnitNotReady` in another bundle."""
         if name not in self.topics:
             parsed = parse_topic_name(name)
             name = str(parsed)
@@ -163,18 +159,18 @@ class Topics:
         return next((state for state in self.topics.values() if state.topic.topic_id == topic_id), None)
 
     def why_passed_over(self, name: str) -> str | None:
-        """Why a topic's folder is not served; None if it is, or there is none."""
+        """Why a topic's folder is not served, if so."""
         return self._passed_over.get(name)
 
     def stop_unreadable(self, state: TopicState) -> None:
-        """Add a topic that cannot be read, with its error; it stays stopped until it can be read."""
+        """Add a topic that cannot be read, stopped with its error."""
         self._add(state)
         self.stopped.append(state)
         self._unreadable.add(str(state.topic.name))
 
     def scan(self) -> list[TopicState]:
-        """Find topics that were created or deleted since the last look; returns the deleted ones. An unchanged folder
-        costs one stat, a changed one a stat for each topic."""
+        """Find new and deleted topics; returns the deleted ones. An unchanged folder costs one stat, a changed one a
+        stat per topic."""
         check_there(self.layout.root)
         self._unreadable &= self.topics.keys()
         gone = [self._drop(name) for name in sorted(self._unreadable) if self._is_other_life(self.topics[name])]
@@ -198,12 +194,10 @@ class Topics:
     def number_new(
         self, names: Iterable[str | None] = (), delayed_after: Callable[[str, int], int] = lambda topic_id, partition: 0
     ) -> tuple[list[TopicState], list[dict]]:
-        """Number what was published since the last look. Returns the topics that moved, and rows for the ``ledgers``
-        table.
+        """Number new publishes; returns topics that moved, and rows of ``ledgers``.
 
-        The logs of *names* are always read, because the client of a request may have published before it. Unknown names
-        are looked up on disk, since a request may arrive before the folder's modification time shows the new topic.
-        *delayed_after* returns, for a topic id and a partition, the instant after which newly numbered entries wait.
+        The logs of *names* are always read, since a client may publish before its request; unknown names are looked up
+        on disk. *delayed_after* returns after which instant new entries of a topic id and partition wait.
         """
         moved, rows, named = [], [], dict.fromkeys(name for name in names if name)
         self._news.ask(named)
@@ -220,24 +214,24 @@ class Topics:
         return moved, rows
 
     def moved(self) -> list[tuple[str, TopicState]]:
-        """Topics, by name, with commits that are not numbered, among those this look reads (see topic_news)."""
+        """Topics with commits to number, by name (see topic_news)."""
         return self._news.moved()
 
     def ask_all(self) -> None:
-        """Let the next look read the logs of all topics and search for new ones."""
+        """Let the next look read all logs, and search for topics."""
         self._news.ask()
         self._folders.ask_again()
 
     def has_news(self) -> bool:
-        """Has a log that this look reads moved, or a folder of topics changed?"""
+        """Has a log that this look reads, or a folder, changed?"""
         return bool(self.moved()) or self.has_new_folders()
 
     def has_new_folders(self) -> bool:
-        """Has a folder of topics changed, or is it time to read unreadable definitions again?"""
+        """Has a folder changed, or are unreadable definitions to be read again?"""
         return bool(self._folders.changed()) or (bool(self._unreadable) and time.monotonic() >= self._read_again_at)
 
     def _has_log(self, topic: TopicName) -> bool:
-        """Is there a log? A folder without read permission counts as none, so that other topics do not wait for it."""
+        """Is there a log? Not in a folder without permission, so that others do not wait."""
         try:
             return TableLog(self.layout.topic(topic)).exists()
         except PermissionError:
@@ -245,7 +239,7 @@ class Topics:
 
     @contextlib.contextmanager
     def _looking_at(self, name: str) -> Iterator[None]:
-        """Pass over a folder that is not a topic or cannot be read; logs each cause once."""
+        """Pass over what is not a topic or cannot be read; logs each cause once."""
         try:
             yield
             self._passed_over.pop(name, None)
@@ -259,11 +253,8 @@ class Topics:
                 log.warning("%s is not served: %s: %s", name, type(broken).__name__, broken)
 
     def _is_other_life(self, state: TopicState) -> bool:
-        """Was the topic deleted, or created again?
-
-        Usually a stat answers; otherwise the definition is read. A topic that cannot be read is stopped, not deleted,
-        so its subscriptions wait until it can be read.
-        """
+        """Was the topic deleted or created again? Usually a stat answers. An unreadable topic is stopped, so its
+        subscriptions stay."""
         name = str(state.topic.name)
         try:
             life = state.log.life()

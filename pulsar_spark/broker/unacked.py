@@ -1,9 +1,8 @@
 """The broker's limit of unacknowledged messages, checked after each round.
 
-Counts are summed from the cursors. A policy row says whether the broker is blocked, and a cursor's row whether its
-subscription is; both thresholds have hysteresis, so counts alone do not tell. Subscriptions with a consumer without
-limits (DataFrame consumers) neither count nor are blocked, because one of their deliveries exceeds any useful limit.
-Rules: semantics 4.5 (see protocol.unacked_limit).
+A policy row and cursors' rows keep what is blocked, because blocks begin and end at different counts. Subscriptions
+with a consumer without limits (DataFrame consumers) neither count nor are blocked. Rules: semantics 4.5 (see
+protocol.unacked_limit).
 """
 
 from pulsar_spark.broker.bundle import Bundle
@@ -13,8 +12,8 @@ from pulsar_spark.protocol.unacked_limit import BrokerLimit
 
 
 def hold_back(bundle: Bundle, messages: int) -> tuple[list[Cursor], list[dict]]:
-    """Decide whether the broker is blocked, and which cursors with it; *messages* is the limit, 0 for none. Returns
-    cursors that changed, and the broker's row if it did."""
+    """Decide whether the broker is blocked, and which cursors; *messages* is the limit, 0 for none. Returns changed
+    cursors, and the broker's row if changed."""
     limit = BrokerLimit(messages)
     was_blocked = bundle.policies.get((BROKER, BROKER_BLOCKED)) == "true"
     unacked = sum(

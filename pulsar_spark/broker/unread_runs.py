@@ -1,8 +1,5 @@
-"""A cursor's entries that were never delivered and can be offered, from its read position on.
-
-Delayed entries of its due lane, and parts of chunked messages, are passed over: the main lane counts them as
-acknowledged. The first delayed entries that a cursor meets begin its due lane.
-"""
+"""A cursor's never delivered entries, from its read position on. The main lane passes over delayed entries of the due
+lane, which begins with the first of them, and over parts of chunked messages."""
 
 import numpy as np
 
@@ -34,8 +31,7 @@ MOST_LOOKED_AT = 1 << 21
 
 
 def unread_runs(bundle: Bundle, asked: CursorDraft, most: int, wall: int) -> list[UnreadRun]:
-    """Runs with the next *most* new entries (and acknowledged or passed ones between them); equal adjacent runs are
-    joined."""
+    """Runs with the next *most* new entries, and acknowledged ones in between; equal neighbours are joined."""
     cursor = asked.cursor
     topic = bundle.topics.get(cursor.topic)
     cursor.advance_read_position()
@@ -55,15 +51,14 @@ def unread_runs(bundle: Bundle, asked: CursorDraft, most: int, wall: int) -> lis
 
 
 def last_passed(bundle: Bundle, cursor: Cursor) -> int:
-    """The last position that the cursor's main lane may pass over."""
+    """The last position that the main lane may pass over."""
     ledgers = bundle.topics[cursor.topic].ledgers(cursor.key.partition)
     last_delayed = ledgers.last_delayed_position if honours_delays(bundle, cursor) else -1
     return max(last_delayed, ledgers.last_chunk_position)
 
 
 def pass_over(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: int) -> np.ndarray:
-    """Which entries without a state, at ascending *positions*, the main lane passes over: those of the due lane, and
-    parts of chunked messages."""
+    """Which entries without a state, at ascending *positions*, the main lane passes over."""
     are_parts = np.zeros(len(positions), bool)
     if asked.cursor.chunked:
         are_parts = asked.cursor.chunked.groups.are_parts(positions)
@@ -73,7 +68,7 @@ def pass_over(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: i
 
 
 def _are_own(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: int) -> np.ndarray:
-    """Which of them are of the due lane. It begins here if there is none and any entry is delayed."""
+    """Which are of the due lane; it begins here with the first delayed entry."""
     cursor = asked.cursor
     topic = bundle.topics[cursor.topic]
     times = delayed_at(topic, cursor.key.partition, positions)
@@ -95,7 +90,7 @@ def note_passed(asked: CursorDraft, positions: np.ndarray) -> None:
 
 
 def unknown_between(asked: CursorDraft, first: int, last: int) -> np.ndarray:
-    """The positions first..last without a range that no request of this round acknowledges."""
+    """Positions in first..last without a range or an acknowledgement."""
     changes = np.zeros(last - first + 2, np.int64)
     cursor = asked.cursor
     pages = cursor.pages[max(cursor.page_index(first), 0) :]
@@ -110,7 +105,7 @@ def unknown_between(asked: CursorDraft, first: int, last: int) -> np.ndarray:
 
 
 def _last_of(topic: TopicState, asked: CursorDraft, first: int, most: int) -> int:
-    """The position of the last of the next *most* entries without a state."""
+    """Where the last of the next *most* entries without a state is."""
     cursor = asked.cursor
     ahead = [(held.first, held.last) for page in cursor.pages[max(cursor.page_index(first), 0) :] for held in page.held]
     ahead += [*asked.acks, *((position, position) for position in asked.ack_sets)]
@@ -118,7 +113,7 @@ def _last_of(topic: TopicState, asked: CursorDraft, first: int, most: int) -> in
 
 
 def _pass_over(bundle: Bundle, asked: CursorDraft, topic: TopicState, most: int, wall: int) -> int:
-    """The last position for *most* new entries, if some are passed over; these do not count, and are noted."""
+    """Where the last of *most* new entries is; passed ones do not count, and are noted."""
     cursor, (width, widest) = asked.cursor, WINDOW_ENTRIES
     first = at = cursor.read_position
     end, last_to_look, runs = topic.end_position(cursor.key.partition), last_passed(bundle, cursor), 0

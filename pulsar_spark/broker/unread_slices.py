@@ -1,9 +1,5 @@
-"""Facts that a round needs about entries before it deals them, as Arrow columns for some positions, read without Spark.
-
-These are deliver times (semantics 5.1) of entries that belong to no due lane and may still not be due, because the
-clock was set back or an earlier release numbered them. A slice is a fact of the topic, equal for all subscriptions;
-what follows for one subscription is decided here and in the plan.
-"""
+"""Deliver times of entries outside a due lane, as Arrow columns read without Spark (semantics 5.1). Such entries may
+still wait, if the clock was set back or an earlier release numbered them. A slice is equal for all subscriptions."""
 
 from typing import NamedTuple
 
@@ -24,14 +20,14 @@ UNREAD = pa.schema([("first", pa.int64()), ("last", pa.int64()), ("batch_size", 
 
 
 def honours_delays(bundle: Bundle, cursor: Cursor) -> bool:
-    """Does the subscription wait for deliver times? Not on Exclusive and Failover (2.6), or on topics with delayed
-    delivery off."""
+    """Does the subscription wait for deliver times? Not on Exclusive and Failover (2.6), or with delayed delivery
+    off."""
     return not cursor.is_single_active and bool(bundle.policy(cursor.topic, DELAYED_DELIVERY_ACTIVE))
 
 
 def delayed_unread(bundle: Bundle, cursor: Cursor, first: int, last: int, wall: int) -> pa.Table:
-    """The entries *first*..*last* for the cursor's subscription as rows of :data:`UNREAD`, by position; equal adjacent
-    entries form one row. A deliver time up to *wall* is null, and so are those of the due lane."""
+    """The entries *first*..*last* for the cursor as rows of :data:`UNREAD`, by position, equal neighbours joined.
+    Deliver times up to *wall*, and of the due lane, are null."""
     topic = bundle.topics[cursor.topic]
     runs = topic.ledgers(cursor.key.partition).stretches(first, last)
     if not honours_delays(bundle, cursor) or not runs.has_delayed.any():
@@ -51,8 +47,8 @@ def delayed_unread(bundle: Bundle, cursor: Cursor, first: int, last: int, wall: 
 
 
 def due_stretches(topic: TopicState, cursor: Cursor, first: int, last: int) -> pa.Table:
-    """The entries in *first*..*last* with a deliver time, as rows of :data:`UNREAD`; without entries of the due lane,
-    and without lost entries."""
+    """The entries in *first*..*last* with a deliver time, as rows of :data:`UNREAD`; not of the due lane, and not lost
+    ones."""
     runs = topic.ledgers(cursor.key.partition).stretches(first, last)
     positions, of_run, times = _due_of(topic, cursor, runs)
     is_due = times != NO_TIME
@@ -61,8 +57,7 @@ def due_stretches(topic: TopicState, cursor: Cursor, first: int, last: int) -> p
 
 
 def _due_of(topic: TopicState, cursor: Cursor, runs: Stretches) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For entries of *runs* that may have deliver times: positions, indexes of their runs, and deliver times except
-    those of a due lane."""
+    """For entries of *runs* that may have deliver times: positions, run indexes, and times outside the due lane."""
     positions = expanded(runs.firsts[runs.has_delayed], runs.lasts[runs.has_delayed])
     of_run, times = runs.of(positions), topic.deliver_times(cursor.key.partition).at(positions)
     if cursor.due is not None:
@@ -77,7 +72,6 @@ def _rows(firsts: np.ndarray, lasts: np.ndarray, sizes: np.ndarray, times: np.nd
 
 
 def _joined(stretches: pa.Table) -> pa.Table:
-    """*stretches*, in order, with equal adjacent ones joined."""
     if stretches.num_rows < 2:
         return stretches
     due = stretches["due_time"].combine_chunks()
@@ -96,8 +90,8 @@ def _joined(stretches: pa.Table) -> pa.Table:
 
 
 class UnreadRun(NamedTuple):
-    """Never delivered entries first..last of one batch size; ``due_time`` is their deliver time in microseconds, if
-    any. On Key_Shared all are in one ``line``."""
+    """Never delivered entries first..last of one batch size, ``due_time`` in microseconds (or None) and, on Key_Shared,
+    ``line``."""
 
     first: int
     last: int
@@ -107,7 +101,7 @@ class UnreadRun(NamedTuple):
 
 
 def deliver_time(bundle: Bundle, cursor: Cursor, position: int) -> int | None:
-    """The deliver time of the entry at *position*; None without one, or if the subscription does not wait."""
+    """The deliver time to wait for of the entry at *position*, or None."""
     topic = bundle.topics[cursor.topic]
     if not honours_delays(bundle, cursor):
         return None

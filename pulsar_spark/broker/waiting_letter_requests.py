@@ -1,8 +1,5 @@
-"""Requests to retry or drop waiting letters.
-
-They are named by topic and subscription (null = all), or one by ``properties``: letter = "round-number". The reply is
-the number of messages. A dropped letter is lost: its message was acknowledged when it died.
-"""
+"""Requests to retry or drop waiting letters, named by topic and subscription (null = all), or one by ``properties``:
+letter = "round-number". The reply is the number of messages. A dropped letter is lost."""
 
 from pulsar_spark.broker.desk import Desk
 from pulsar_spark.broker.drafts import Request

@@ -1,13 +1,9 @@
-"""Letters that could not be written yet: they are visible as rows, and tried again at growing intervals or on request.
+"""Letters that could not be written yet: visible as rows, and tried again at growing intervals or on request.
 
-A letter waits because its topic cannot be created or written, or its message cannot be read. The round that declared
-it, and all other letters, stay valid. A row of kind ``waiting_letter`` has messages and cause, in snapshots too. A row
-without a due time is tried after the round that wrote it, so the next start after a crash tries the same letters under
-the same transactions (see projections.letters), and writes each once.
-
-The next round records the result. Messages deleted or trimmed before get no letter; rows of kind ``letterless`` count
-them by subscription. Pulsar's client redelivers a message whose letter it cannot send (4.28); retrying at intervals
-avoids endless deliveries.
+Their topic cannot be written, or their message cannot be read. A row of kind ``waiting_letter`` has messages and cause.
+A row without a due time is tried after the round that wrote it, so a restart tries the same letters under the same
+transactions (see projections.letters). The next round records the result; rows of kind ``letterless`` count messages
+that were deleted before. Pulsar's client would redeliver such messages (4.28).
 """
 
 import logging
@@ -41,8 +37,8 @@ log = logging.getLogger(__name__)
 
 
 class Left(NamedTuple):
-    """Letters not written: entries first..last of the row *fact*, or of one entry the batch indexes in *ack_set*.
-    *error* is the cause; None if other letters were in the way."""
+    """Unwritten letters: entries first..last of the row *fact*, or of one the batch indexes in *ack_set*. *error* is
+    the cause; None if others were in the way."""
 
     fact: dict
     first: int
@@ -75,7 +71,7 @@ class Left(NamedTuple):
 
 
 class WaitingLetters:
-    """The waiting letters of a bundle, after its latest round and what was tried after it."""
+    """The waiting letters of a bundle, after its latest round."""
 
     def __init__(self, latest: LatestRows | None = None):
         self.rows: dict[WaitingKey, dict] = {}
@@ -124,8 +120,8 @@ class WaitingLetters:
         *,
         known: Container[CursorKey],
     ) -> None:
-        """Record the result of the letters after a round: *left* of those *tried* were not written; *missing* messages
-        no longer exist, counted if the cursor is *known*."""
+        """Record a round's letters: *left* of those *tried* were not written; *missing* messages are gone, counted for
+        *known* cursors."""
         left = _joined(left)
         stays = {key_of(each.fact) for each in left if each.is_same}
         self.drop(key for key in map(key_of, tried) if key not in stays)
@@ -153,7 +149,7 @@ class WaitingLetters:
         return rows
 
     def everything(self, known: Container[CursorKey]) -> list[dict]:
-        """All rows, for a snapshot, with counts only of *known* cursors."""
+        """All rows, for a snapshot, with counts of *known* cursors."""
         return [*self.rows.values(), *(self._letterless_row(key) for key in self.letterless if key in known)]
 
     def _put(self, key: WaitingKey, row: dict) -> None:
@@ -168,7 +164,7 @@ def key_of(row: dict) -> WaitingKey:
 
 
 def _joined(left: list[Left]) -> list[Left]:
-    """*left*, with adjacent equal rows joined, so that a failed file makes one row."""
+    """*left*, with equal neighbours joined into one row."""
     found: list[Left] = []
     for each in left:
         if found and not each.is_same and _alike(found[-1]) == _alike(each) and found[-1].last + 1 == each.first:
@@ -184,7 +180,6 @@ def _alike(left: Left) -> tuple:
 
 
 def _row(key: WaitingKey, left: Left, now: Instant) -> dict:
-    """The row that says what waits, why, and when it is tried again."""
     before = left.fact if left.fact["kind"] == WAITING else {}
     tries = (before.get("msg_out_counter") or 0) + (left.error is not None)
     error, text = before.get("error"), before.get("text")
@@ -206,7 +201,7 @@ def _row(key: WaitingKey, left: Left, now: Instant) -> dict:
 
 
 def _log_left(left: list[Left]) -> None:
-    """Log one line for each cause and subscription, with a traceback the first time."""
+    """Log each cause and subscription once, the first time with a traceback."""
     causes = defaultdict(list)
     for each in left:
         if each.error is not None:

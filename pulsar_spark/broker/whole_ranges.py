@@ -1,9 +1,5 @@
-"""Ranges of a Key_Shared cursor's lanes that change as a whole, without the state of any entry (see lane_form): joined
-if equal, and cut at mark-delete.
-
-This requires that every entry up to the end was touched: each range of a lane then begins with the entry after the
-previous range.
-"""
+"""Ranges of a Key_Shared cursor's lanes that change as a whole (see lane_form), without entry states. Every entry up to
+the end must have been touched, so that ranges follow each other without gaps."""
 
 from collections.abc import Iterable, Sequence
 
@@ -31,14 +27,14 @@ def joined(ranges: Iterable[Range]) -> list[Range]:
 
 
 def first_left(ranges_of: Iterable[Sequence[Range]], end: int) -> int:
-    """The first entry of all lanes that is not acknowledged; *end* if there is none."""
+    """The first unacknowledged entry of all lanes, or *end*."""
     left = (next((held.first for held in ranges if held.status != ACKNOWLEDGED), end) for ranges in ranges_of)
     return min(left, default=end)
 
 
 def begun_at(ranges_of: Sequence[Sequence[Range]], base: int, passed: np.ndarray, behind: np.ndarray) -> list:
-    """The ranges of each lane from position *base* on, before which everything is acknowledged. *passed* are the lanes
-    of entries between the old base and this one, *behind* those of later entries."""
+    """The ranges of each lane from *base* on, before which all is acknowledged. *passed* are lanes of entries between
+    the old base and this one, *behind* of later ones."""
     gone = np.bincount(passed, minlength=len(ranges_of)).tolist()
     cut = [bool(ranges and count and ranges[0].size > count) for ranges, count in zip(ranges_of, gone, strict=True)]
     firsts = (base + first_met(behind, np.array(cut))).tolist() if any(cut) else [base] * len(cut)

@@ -1,7 +1,4 @@
-"""The work of a round, and the plan's outcome, as columns by cursor.
-
-Rows are collected by kind as lists of values, so that many of them become Arrow without an object each.
-"""
+"""The work of a round, and the plan's outcome, collected as columns rather than objects."""
 
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
@@ -28,7 +25,7 @@ class Rows:
         self.extend(kind, cursor, [tuple(map(values.get, KINDS[kind]))])
 
     def extend(self, kind: str, cursor: int, rows: Sequence[tuple]) -> None:
-        """Add rows of one kind, with its columns in order; columns missing at the end are null."""
+        """Add rows of one kind, with its columns in order; those missing at the end are null."""
         self._cursors[kind] += [cursor] * len(rows)
         given = [*zip(*rows)]
         for column, values in zip_longest(self._columns[kind], given, fillvalue=(None,) * len(rows)):
@@ -55,8 +52,7 @@ class Rows:
 
 
 class Work(NamedTuple):
-    """What to plan: rows of transforms.round_inputs, the cursor for each ``cursor`` number, and which of its ranges
-    they contain."""
+    """What to plan: rows of transforms.round_inputs, the cursor of each number, and which of its ranges they hold."""
 
     rows: pa.Table
     cursors: list[CursorDraft]
@@ -77,7 +73,7 @@ class Work(NamedTuple):
 
 
 class ConsumerOutcome(NamedTuple):
-    """The outcome for a consumer: permits left, is it blocked, messages delivered, and those redelivered."""
+    """Of a consumer: permits left, is it blocked, messages delivered and redelivered."""
 
     consumer_id: str
     permits: int
@@ -87,8 +83,7 @@ class ConsumerOutcome(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The outcome for a cursor: planned ranges by position, is it blocked, messages delivered and redelivered, and its
-    consumers."""
+    """Of a cursor: planned ranges by position, is it blocked, messages delivered and redelivered, consumers."""
 
     ranges: list[Range]
     is_blocked: bool

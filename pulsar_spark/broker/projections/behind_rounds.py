@@ -1,16 +1,14 @@
 """Projections, written in order after a round is committed.
 
-A projection decides nothing: it is a function of rows of committed rounds, so it can be made again at any time. Each
-follows these rules:
+A projection decides nothing: it is a function of committed rows, so it can be made again.
 
-- It is written after every round (except that of a take-over), before the next one begins, from the round's rows of its
-  kinds. A crash can leave it incomplete only for the latest round; whoever loads the bundle writes it again, with
-  *is_again*, from the same rows.
-- Its appends are transactions with the round's number, so nothing is written twice. So they depend on no clock but the
-  round's, and not on the memory of an earlier broker.
-- What cannot be written becomes a fact of the bundle, which the next round records (see waiting_letters), and is tried
-  again. Only errors that concern the whole root are raised.
-- It asks the broker as a client would: with requests for the next round.
+- It is written after every round except a take-over, before the next one, from rows of its kinds. Only the latest round
+  can lack it; whoever loads the bundle writes it again, with *is_again*.
+- Its appends are transactions with the round's number, written once. They depend on no other clock, and no earlier
+  broker's memory.
+- What cannot be written is recorded in the next round and tried again (see waiting_letters). Only errors of the whole
+  root are raised.
+- It asks the broker as a client would, with requests for the next round.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +23,8 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 
 
 class Projection(NamedTuple):
-    """``kinds`` are the kinds of a round's rows it is made from. ``write`` takes the bundle, the round's number and
-    instant, these rows, and *is_again* by keyword; it returns requests."""
+    """``kinds`` of rows it is made from; ``write`` takes bundle, round number, instant, rows and *is_again*, and
+    returns requests."""
 
     name: str
     kinds: tuple[str, ...]
@@ -37,12 +35,12 @@ PROJECTIONS = (Projection("letters", ("letter",), write_letters),)
 
 
 def write_projections(bundle: Bundle, round_number: int, now: Instant, facts: Sequence[dict]) -> list[Request]:
-    """Write the projections of the round just committed, from its *facts*; returns their requests."""
+    """Write the projections of the round just committed; returns requests."""
     return _write(bundle, round_number, now, facts, is_again=False)
 
 
 def write_missing_projections(bundle: Bundle) -> list[Request]:
-    """Write what is missing of the latest round's projections, for a bundle just loaded; returns their requests."""
+    """Write what the latest round's projections lack, after loading; returns requests."""
     if not bundle.round:
         return []
     kinds = sorted({kind for projection in PROJECTIONS for kind in projection.kinds})

@@ -1,8 +1,7 @@
-"""Letters of chunked messages: a letter has all chunks of its message, and is chunked too.
+"""Letters of chunked messages, which have all chunks of their message.
 
-It counts, is cut and is left by its last chunk. The other chunks are found when it is to be written, and read while it
-is, so only one large message is in memory at a time. All chunks of a letter are adjacent in one commit, so letters
-never mix, whatever their uuids.
+A letter is counted by its last chunk; the others are read when it is written, one large message at a time. Its chunks
+are adjacent in one commit, so letters never mix.
 """
 
 from collections.abc import Sequence
@@ -21,22 +20,22 @@ from pulsar_spark.storage.entries.entries import EntryReader
 
 
 class Whole(NamedTuple):
-    """A chunked message: the positions of its chunks, and the id of the first."""
+    """A chunked message: positions of its chunks, and the first one's id."""
 
     chunked: ChunkedMessages
     parts: np.ndarray
     first_chunk: MessageId
 
     def rows(self) -> pa.Table:
-        """The rows of its chunks, in order; :class:`MessagesLost` if some are lost."""
+        """The rows of its chunks; :class:`MessagesLost` if some are lost."""
         return self.chunked.rows(self.parts)
 
 
 def wholes_of(
     state: TopicState, partition: int, messages: pa.Table, numbers: np.ndarray
 ) -> dict[int, Whole | MessagesLost | None]:
-    """For chunks among the rows *numbers* of *messages*, by position, the message that ends there; an error if chunks
-    are lost, None if it no longer exists."""
+    """For chunks among rows *numbers* of *messages*, by position, the message that ends there: an error if chunks are
+    lost, None if it is gone."""
     if messages["uuid"].null_count == messages.num_rows:
         return {}
     wanted = messages.select(["position", "uuid", "batch_index"]).take(pa.array(np.unique(numbers)))
@@ -68,7 +67,7 @@ def _whole(chunked: ChunkedMessages, partition: int, parts: Sequence[int]) -> Wh
 
 
 def expanded(messages: pa.Table, wholes: Sequence[Whole | None]) -> tuple[pa.Table, np.ndarray]:
-    """*messages*, with all chunks instead of each last one, and the number of rows for each message."""
+    """*messages*, with all chunks for each last one, and the rows of each message."""
     places = [number for number, whole in enumerate(wholes) if whole is not None]
     counts, tables, begin = np.ones(len(wholes), np.int64), [], 0
     for number in places:

@@ -1,5 +1,4 @@
-"""Blocks of letters: columns of what differs between letters, so that many letters are written without an object for
-each."""
+"""Letters as columns of what differs, without an object for each."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -16,8 +15,8 @@ from pulsar_spark.table_specs import MESSAGES
 
 
 class Letters(NamedTuple):
-    """Letters of a cursor as columns: order, message (position, index in the batch or -1, row), the properties that
-    replace the message's, and the whole if it is chunked. ``sizes`` count payload bytes."""
+    """Letters of a cursor as columns: order, message (position, batch index or -1, row), its new properties, and the
+    whole if it is chunked. ``sizes`` count payload bytes."""
 
     orders: Sequence[Order]
     positions: np.ndarray
@@ -37,25 +36,24 @@ class Letters(NamedTuple):
         return Letters(*(column[begin:end] for column in self))
 
     def up_to(self, letters: int, size: int) -> int:
-        """How many letters, at least one, reach *letters* in number or *size* in payload bytes."""
+        """How many letters, at least one, reach *letters* or *size* bytes."""
         return min(self.count, letters, int(np.searchsorted(np.cumsum(self.sizes), size)) + 1)
 
     def partitions(self, router: RoundRobinRouter) -> list[int]:
-        """The partition of each letter's topic: by its key, or the next in turn."""
+        """The partition of each letter, by key or in turn."""
         keys = self.messages["partition_key"].to_pylist()
         return [order.partitions[router.partition(key, len(order.partitions))] for order, key in zip(self.orders, keys)]
 
     def of_requests(self, name: str) -> list:
-        """An attribute of each letter's order, computed once per request or dead letter policy."""
+        """An attribute of each letter's order, read once per request."""
         said = {id(order.asked): order for order in self.orders}
         values = {asked: getattr(order, name) for asked, order in said.items()}
         return [values[id(order.asked)] for order in self.orders]
 
 
 def rows_of(blocks: Sequence[Letters], publish_id: str, now: int, partitions: Sequence[int]) -> pa.Table:
-    """The rows of a publish commit at *now*: the messages with what their letters change, each as the next entry of its
-    partition, or one entry for each chunk. Only an entry's first message keeps the sticky-key hash; others are computed
-    when needed."""
+    """The rows of a publish commit at *now*: messages with their letters' changes, as next entries of their partitions.
+    Only an entry's first message keeps its sticky-key hash."""
     kept, counts = expanded(
         pa.concat_tables(block.messages for block in blocks), [whole for block in blocks for whole in block.wholes]
     )
@@ -92,7 +90,6 @@ def rows_of(blocks: Sequence[Letters], publish_id: str, now: int, partitions: Se
 
 
 def _entry_ids(partitions: np.ndarray) -> np.ndarray:
-    """The number of each row within its partition."""
     found = np.empty(len(partitions), np.int64)
     for partition in np.unique(partitions):
         of_partition = np.flatnonzero(partitions == partition)

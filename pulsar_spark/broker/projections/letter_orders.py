@@ -1,8 +1,4 @@
-"""Which letters a round asks for, row by row: of which messages, into which topic.
-
-Each row fails by itself, as a :class:`Left`. Only faults of the whole root, such as a full disk, are raised
-(:func:`raise_of_root`).
-"""
+"""Which letters a round asks for: of which messages, into which topic. Each row fails by itself, as a :class:`Left`."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -20,8 +16,8 @@ from pulsar_spark.storage.topics.topics import Topic, resolve_topic
 
 
 class Order(NamedTuple):
-    """A ``letter`` or ``waiting_letter`` row: letters of its messages into *partitions* of *topic*. ``asked`` is None
-    for entries given back too often."""
+    """A ``letter`` or ``waiting_letter`` row: letters into *partitions* of *topic*. ``asked`` is None for dead
+    entries."""
 
     fact: dict
     topic: Topic
@@ -52,13 +48,13 @@ class Order(NamedTuple):
         return f"{self.fact['topic']}-{self.fact['subscription']}-DLQ"
 
     def names(self, index: int) -> bool:
-        """Does it include message *index* of its entries? -1 outside a batch."""
+        """Is message *index* of its entries meant? -1 outside a batch."""
         return self.batch_indexes is None or max(index, 0) in self.batch_indexes
 
     def left(
         self, error: Exception | None, first: int | None = None, last: int | None = None, index: int | None = None
     ) -> Left:
-        """The unwritten part: all, entries *first*..*last*, or message *index* of entry *first*."""
+        """What is unwritten: all, entries *first*..*last*, or message *index* of *first*."""
         one = index is not None and index >= 0
         return Left(
             self.fact,
@@ -69,7 +65,7 @@ class Order(NamedTuple):
         )
 
     def left_at(self, places: list[tuple[int, int]], error: Exception | None) -> list[Left]:
-        """The unwritten letters of these (position, index); adjacent whole entries are joined."""
+        """The unwritten letters at (position, index); whole neighbours are joined."""
         whole = self.messages // (self.fact["last"] - self.fact["first"] + 1)
         found: list[Left] = []
         for position, same in groupby(places, key=lambda place: place[0]):
@@ -85,15 +81,14 @@ class Order(NamedTuple):
 
 
 def raise_of_root(error: Exception) -> None:
-    """Raise an error that concerns the whole root; return for others."""
+    """Raise an error of the whole root, such as a full disk; return for others."""
     if isinstance(error, MemoryError) or is_fault_of_disk(error):
         raise error
 
 
 def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[Left]]:
-    """The orders of letter rows, whose missing topics are created, and rows that fail. If a topic or partition fails,
-    other orders for the same topic wait a round, so that its commits have the same letters if it works after a crash.
-    """
+    """The orders of letter rows, and rows that fail; creates missing topics. If a topic or partition fails, others of
+    that topic wait a round, so that a commit's letters do not change after a crash."""
     found: dict[str, tuple[Topic, list[int]] | Exception] = {}
     orders, left, failed = [], [], set()
     policies: dict[tuple, tuple] = {}
@@ -117,8 +112,8 @@ def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[
 
 
 def _said(fact: dict, policies: dict[tuple, tuple]) -> tuple[str, str | None, ReconsumeLater | None, frozenset | None]:
-    """Topic, initial subscription, request and batch indexes of a row. Dead entries of a subscription share its dead
-    letter policy, cached in *policies*."""
+    """Topic, initial subscription, request and batch indexes of a row; dead letter policies are cached in
+    *policies*."""
     batch_indexes = None if fact["ack_set"] is None else frozenset(ack_sets.indexes(fact["ack_set"]))
     if fact.get("request_id"):
         said = dict(fact["properties"] or [])

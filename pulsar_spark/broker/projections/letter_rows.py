@@ -1,8 +1,6 @@
-"""The rows of letters, made from their messages' rows: by cursor, in order of position, one run of entries at a time.
-They stay in Arrow, except for values that a letter changes.
+"""The rows of letters, made from their messages' rows in Arrow: by cursor and position, a run of entries at a time.
 
-What cannot be read becomes a :class:`Left` in its place: a whole run, entries with lost messages, or a single message.
-Deleted and trimmed messages have no rows, and no letters.
+What cannot be read becomes a :class:`Left` in its place: a run, entries, or a message. Deleted messages get no letters.
 """
 
 from bisect import bisect_left, bisect_right
@@ -32,7 +30,7 @@ from pulsar_spark.storage.topics.topics import read_topic
 
 
 def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letters | Left]:
-    """The letters of all orders, or a :class:`Left` with the cause; none of deleted topics."""
+    """The letters of all orders, or a :class:`Left` with the cause."""
     by_cursor: dict[tuple, list[Order]] = defaultdict(list)
     for order in orders:
         fact = order.fact
@@ -49,7 +47,7 @@ def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letters | Left]:
 
 
 def is_gone(bundle: Bundle, fact: dict) -> bool:
-    """Was the topic of a letter row's messages deleted, so that it needs no letters?"""
+    """Was the topic of a letter row's messages deleted?"""
     try:
         return _state_of(bundle, fact) is None
     except Exception as error:
@@ -58,7 +56,7 @@ def is_gone(bundle: Bundle, fact: dict) -> bool:
 
 
 def _state_of(bundle: Bundle, fact: dict) -> TopicState | None:
-    """The topic of a letter row's messages; None if it was deleted. Raises an error if it exists but cannot be read."""
+    """The topic of a letter row's messages; None if deleted, an error if unreadable."""
     state = bundle.topic_by_id(fact["topic_id"])
     if state is not None:
         return state
@@ -91,7 +89,7 @@ def _of_cursor(state: TopicState, partition: int, orders: list[Order]) -> Iterat
 
 
 class _Line:
-    """The orders of a cursor; for one message, letters follow in this order."""
+    """The orders of a cursor, in the order of one message's letters."""
 
     def __init__(self, orders: list[Order]):
         self.orders = orders
@@ -99,8 +97,8 @@ class _Line:
         self._names_some = np.array([order.batch_indexes is not None for order in orders])
 
     def asking(self, positions: np.ndarray, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which letters exist of messages at the ascending *positions* and their *indexes*: numbers of message and
-        order for each letter, by message."""
+        """Which letters exist of messages at ascending *positions* and *indexes*: numbers of message and order, by
+        message."""
         near = np.flatnonzero((self._firsts <= positions[-1]) & (self._lasts >= positions[0]))
         begins = np.searchsorted(positions, self._firsts[near], "left")
         ends = np.searchsorted(positions, self._lasts[near], "right")
@@ -116,7 +114,7 @@ class _Line:
 def _of_messages(
     state: TopicState, line: _Line, partition: int, ledger_id: int, messages: pa.Table, lost: deque[Left]
 ) -> Iterator[Letters | Left]:
-    """The letters of a ledger's *messages*, and of *lost* whatever comes before the last message."""
+    """The letters of *messages*, and of *lost* what comes before their end."""
     positions, indexes = messages["position"].to_numpy(), pc.fill_null(messages["batch_index"], -1).to_numpy()
     numbers, whose = line.asking(positions, indexes)
     wholes = wholes_of(state, partition, messages, numbers)
@@ -147,14 +145,14 @@ def _of_messages(
 
 
 def _message_id(message_id: MessageId, whole: Whole | MessagesLost | None) -> MessageId:
-    """The id of a message, a chunked one if there is a *whole*; raises its error if that is lost."""
+    """The id of a message, chunked if there is a *whole*; raises its error."""
     if isinstance(whole, MessagesLost):
         raise whole
     return message_id if whole is None else message_id.of_chunks(whole.first_chunk)
 
 
 def _beside(letters: Letters, left: list[tuple[int, int, Left]]) -> Iterator[Letters | Left]:
-    """*letters*, with the items of *left* inserted: each before a letter's index, in place of some letters."""
+    """*letters*, with items of *left* before, or instead of, some."""
     begin = 0
     for at, instead_of, each in [*sorted(left, key=itemgetter(0, 1)), (letters.count, 0, None)]:
         if begin < at:
@@ -165,14 +163,13 @@ def _beside(letters: Letters, left: list[tuple[int, int, Left]]) -> Iterator[Let
 
 
 def _in_line(orders: list[Order]) -> list[Order]:
-    """A cursor's *orders*, in the order of their letters."""
     return sorted(
         orders, key=lambda order: (order.fact["first"], min(order.batch_indexes) if order.batch_indexes else 0)
     )
 
 
 def _left(first: int, last: int, ordered: list[Order], error: Exception) -> Iterator[Left]:
-    """The parts of orders, by first position, whose entries at *first*..*last* cannot be read."""
+    """Parts of orders, by first position, that overlap unreadable *first*..*last*."""
     until = bisect_right(ordered, last, key=lambda order: order.fact["first"])
     since = bisect_left(ordered, first, hi=until, key=lambda order: order.fact["last"])
     for order in ordered[since:until]:
@@ -181,7 +178,7 @@ def _left(first: int, last: int, ordered: list[Order], error: Exception) -> Iter
 
 
 def _lost(state: TopicState, run: Run, ordered: list[Order], found: list) -> Iterator[Left]:
-    """The parts of orders whose messages in the run are lost, by position and index."""
+    """Parts of orders lost in the run, by position and index."""
     for missing in found:
         if isinstance(missing, Missing) and missing.is_lost:
             error = lost_error(state.topic.path, run, missing)
@@ -192,7 +189,7 @@ def _lost(state: TopicState, run: Run, ordered: list[Order], found: list) -> Ite
 
 
 def _parts_of(left: Left, indexes: list[int]) -> Iterator[Left]:
-    """Split an entry's *left* into the given message *indexes*, as far as they were to be written."""
+    """*left* cut into the wanted ones of *indexes*."""
     asked = None if left.ack_set is None else set(ack_sets.indexes(left.ack_set))
     for index in indexes:
         if asked is None or index in asked:
@@ -200,7 +197,6 @@ def _parts_of(left: Left, indexes: list[int]) -> Iterator[Left]:
 
 
 def _place(left: Left) -> tuple[int, int]:
-    """Position and index of the first message that is left."""
     return left.first, -1 if left.ack_set is None else min(ack_sets.indexes(left.ack_set), default=-1)
 
 

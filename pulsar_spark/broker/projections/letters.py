@@ -1,15 +1,11 @@
 """Writes letters from the rows of the round that declared entries dead or put messages off.
 
-Letters are a projection of ``cursor_ledger``: the round says which messages get a letter and where. Each append is a
-transaction with the round's number, so a letter is written once. The next round begins only after the letters, so a
-crash can leave only the latest round without its letters; the next start writes those that are missing.
+Letters are a projection of ``cursor_ledger``. Appends are transactions with the round's number, and the next round
+begins after them, so a crash leaves only the latest round without letters; the next start writes missing ones.
 
-All letters of a round for one topic are written together, cursor by cursor in order of position, in commits of bounded
-size. A letter keeps its message's row, except for what letter_blocks changes.
-
-What cannot be written waits (see waiting_letters). For one round, later letters for the same topic wait too, so that
-each numbered commit has the same letters whenever it is made. Waiting letters are written under transactions of their
-own. Only errors that concern the whole root are raised (see letter_orders).
+A round's letters for one topic are written together, in commits of bounded size. What fails waits (see
+waiting_letters), and for one round so do later letters for that topic, so that a numbered commit never changes. Waiting
+letters have transactions of their own.
 """
 
 import zlib
@@ -41,12 +37,8 @@ _ENDS_A_MESSAGE = ds.field("uuid").is_null() | (ds.field("chunk_id") == ds.field
 def write_letters(
     bundle: Bundle, round_number: int, now: Instant, facts: Iterable[dict], *, is_again: bool = False
 ) -> list[Request]:
-    """Write the letters of a round's ``letter`` rows, and the waiting letters that are tried after it; what fails
-    waits.
-
-    Returns the subscriptions to create on letter topics, as requests of the next round. *is_again* means that an
-    interrupted call may have written some of the letters.
-    """
+    """Write a round's letters, and waiting ones tried after it. Returns requests to create subscriptions on their
+    topics. *is_again*: an interrupted call may have written some."""
     app_id, tried = f"letters/{bundle.layout.bundle}", bundle.waiting_letters.tried
     orders, left, missing, topics = [], [], Counter(), {}
     for prefix, rows in ((app_id, [fact for fact in facts if fact["kind"] == "letter"]), (f"{app_id}/waiting", tried)):
@@ -106,10 +98,10 @@ class _Unwritten(NamedTuple):
 
 
 class _Commits:
-    """The letters of one topic, written in commits that are cut by count and size, always in the same way.
+    """The letters of one topic, in commits cut by count and size, always alike.
 
-    After the first failure no more are written. ``left`` has unwritten letters and why, ``missing`` the number of
-    messages that no longer exist, by cursor, and ``topics`` the topics of these cursors.
+    None is written after a failure. ``left`` are unwritten letters and causes; ``missing`` counts messages that no
+    longer exist, by cursor, on ``topics``.
     """
 
     def __init__(self, orders: list[Order], app_id: str, round_number: int, now: int):
@@ -125,7 +117,7 @@ class _Commits:
         self.topics: dict[CursorKey, str] = {}
 
     def write(self, bundle: Bundle, *, is_again: bool) -> None:
-        """Write what can be written; with *is_again*, only what is not there yet."""
+        """Write what can be written; with *is_again*, what is missing."""
         try:
             self._table = AppendTable(self._orders[0].topic.path)
             self._written = self._count_written() if is_again else 0
@@ -151,7 +143,7 @@ class _Commits:
                 self.topics[order.key] = order.fact["topic"]
 
     def _count_written(self) -> int:
-        """Count the letters in commits made before; these are the first in order."""
+        """The letters in earlier commits, which are the first in order."""
         written, path = 0, self._orders[0].topic.path
         while is_committed(path, f"{self._app_id}/{self._number}", self._round):
             is_letter = (ds.field("publish_id") == self._identity) & _ENDS_A_MESSAGE
@@ -161,7 +153,6 @@ class _Commits:
         return written
 
     def _unwritten_of(self, left: Left) -> list[Left]:
-        """The letters of *left* that were not written before."""
         written = min(self._written, left.messages)
         self._written -= written
         return left.behind(written)
@@ -186,7 +177,7 @@ class _Commits:
         self._leave(letters)
 
     def _append(self) -> None:
-        """Write the collected commit; if that fails, find out whether single letters are the cause."""
+        """Write the collected commit, or find the letters that prevent it."""
         if not self._commit:
             return
         app_id, commit = f"{self._app_id}/{self._number}", self._commit
@@ -200,8 +191,7 @@ class _Commits:
         self._commit, self._count, self._size, self._number = [], 0, 0, self._number + 1
 
     def _is_there(self, app_id: str) -> bool:
-        """Did a failed append commit anyway? If that cannot be read, it cannot have begun, since it reads the same
-        first."""
+        """Did a failed append commit anyway? If unreadable, it did not begin."""
         try:
             return is_committed(self._orders[0].topic.path, app_id, self._round)
         except Exception as error:
@@ -209,8 +199,7 @@ class _Commits:
             return False
 
     def _blame(self, commit: list[Letters], error: Exception) -> None:
-        """Divide a failed commit into letters that cannot be written and others, which wait. If no letter is bad by
-        itself, the table is the cause."""
+        """Divide a failed commit into bad letters and waiting ones; without bad ones the table is the cause."""
         self._is_open = False
         for letters in commit:
             begin = 0
@@ -235,7 +224,7 @@ class _Commits:
 
 
 def _unwritable(letters: Letters) -> Iterator[tuple[int, Exception]]:
-    """Letters that no table can take, and why, found by halving."""
+    """Letters that no table takes, and why, found by halving."""
     try:
         rows_of([letters], "", 0, [0] * letters.count)
     except Exception as error:
