@@ -175,7 +175,7 @@ def _absorb_lanes(asked: CursorDraft, work: LaneWork | RangeWork, outcome: Outco
     rows.acknowledged += work.acknowledged(outcome.ranges)
     before, lanes = cursor.mark_delete, [*cursor.lanes.lanes]
     stored = work.store(outcome.ranges)
-    if not cursor.is_key_shared:  # the last consumer left, and what it had lies side by side again
+    if not cursor.is_key_shared:  # the last consumer left, so its entries are adjacent again
         cursor.stored(work.form)
         cursor.keep_exact()
         cursor.advance_read_position()

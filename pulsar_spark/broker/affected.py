@@ -178,7 +178,7 @@ def _spans(asked: CursorDraft, unread: Iterable[tuple[int, int]]) -> Iterator[tu
 def _overlapped(page_firsts: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) -> list[int]:
     """The indexes of pages, which begin at *page_firsts*, that contain any of *firsts*..*lasts*, except the first and
     the last page."""
-    if len(page_firsts) < 3:  # of small cursors there may be many
+    if len(page_firsts) < 3:  # quick for many small cursors
         return []
     begins, ends = (np.maximum(np.searchsorted(page_firsts, ats, "right") - 1, 0) for ats in (firsts, lasts))
     return np.unique(expanded(begins, ends)).tolist()

@@ -138,7 +138,7 @@ class Bundle(Topics):
         """Reads the runs of a topic partition below a position."""
         return partial(stored_runs, self.layout.broker_table(LEDGERS.name), topic_id, partition)
 
-    # What is delayed
+    # Delayed entries
     def promotion(self, state: TopicState, partition: int) -> Promotion:
         """How far the delayed entries of a topic partition are promoted."""
         key = state.topic.topic_id, partition
@@ -193,7 +193,7 @@ class Bundle(Topics):
         for promotion in self.promotions.values():
             promotion.drop_from_index()
 
-    # What is set aside
+    # Set aside
 
     def topic_aside(self, topic: str, topic_id: str) -> SetAside | None:
         """The entry of a topic that is set aside."""
@@ -218,7 +218,7 @@ class Bundle(Topics):
         entry = self.set_aside.get(wanted.id)
         return entry if entry is not None and entry.topic_id == wanted.topic_id else None
 
-    # Who is connected, and until when
+    # Leases
 
     def renew_lease(self, client_id: str, now: int) -> None:
         """Extend the lease of a client heard at *now* (the broker's own clock)."""

@@ -45,7 +45,7 @@ def _take_numbered(bundle: Bundle, draft: RoundDraft, chunked: Chunked) -> None:
             units = lasts[inside(firsts, kept)]
             hold(draft.of(cursor), consumer_id, units[~go_by_deliver_time(bundle, cursor, units, draft.wall)])
     chunked.take_news()
-    # What was begun anew, broken or deleted is needed no more: also where nobody asks anything of the cursor.
+    # Messages begun anew, broken or deleted no longer hold it back, even without requests for the cursor.
     chunked.settle()
     if chunked.visible != visible:
         draft.of(cursor).is_changed = True

@@ -52,7 +52,7 @@ class Chunked:
         """Note that everything was looked at."""
         self.seen, self._rewritten = self.numbered, self.groups.rewritten
 
-    # Whose limits hold
+    # Limits
 
     @property
     def limiter(self) -> Consumer | None:
@@ -90,7 +90,7 @@ class Chunked:
         since = self._expiry[1]
         return None if since is None else since + 1000 * expire_ms
 
-    # What is released
+    # Released and kept back
 
     def are_released(self, firsts: np.ndarray) -> np.ndarray:
         """Which incomplete messages that begin at *firsts* are released."""
@@ -116,7 +116,7 @@ class Chunked:
             if not self.kept_back[consumer_id] or consumer_id not in self.cursor.consumers:
                 del self.kept_back[consumer_id]
 
-    # Behind a round
+    # After a round
 
     def settle(self) -> None:
         """Compute the visible mark-delete after a round."""
@@ -124,7 +124,7 @@ class Chunked:
             self._prune()
         due = self.cursor.due
         if due is not None and due.promotion.is_ready:
-            due.settle()  # a broker that starts knows it no further than people see it
+            due.settle()  # after a start it is known only up to the visible one
         passed = self.cursor.passed_mark_delete
         found = [self._first_open(), self._first_unacknowledged(passed)]
         self.visible = mark_delete_below(passed, min((first for first in found if first is not None), default=None))
@@ -159,7 +159,7 @@ class Chunked:
             found.add(first, last)
         return iter(found)
 
-    # What a delivery says
+    # For deliveries
 
     def packed_between(self, first: int, last: int) -> bytes | None:
         """Packed first and last positions of messages that end at *first*..*last*; None without any."""

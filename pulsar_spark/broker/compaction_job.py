@@ -56,7 +56,7 @@ class SparkCompaction:
             by = ("partition", FILE) if asked.topic.partitions else (FILE,)
             ordered = in_files(rows_at(rows, places), by, _bounds(places, _file_counts(asked, counts)))
             with staged(ordered, asked.view.path, by, spark_writer_options()) as files:
-                if not all(is_in_order(file.source) for file in files):  # whoever configures Spark may change its plans
+                if not all(is_in_order(file.source) for file in files):  # Spark's settings may change its plans
                     raise CorruptState(f"topic {str(asked.topic.name)!r}: Spark wrote rows out of order: compact again")
                 named = [file._replace(name=_name_in_view(file.place)) for file in files]
                 adds = place_files(asked.view.path, named)
@@ -73,7 +73,7 @@ def _published(spark: SparkSession, asked: Compaction) -> DataFrame:
     ]
     found = message_pieces(asked.ledgers, ranges)
     messages = read_pieces(spark, asked.topic, found.pieces, MESSAGES.schema.names, version=asked.until)
-    if found.has_chunks:  # some that lie before the horizon are among them, for what is complete behind it
+    if found.has_chunks:  # chunks before the horizon are included, for messages complete after it
         first = F.lit(None)
         for partition, position in asked.behind.items():
             first = F.when(F.col("partition") == partition, position).otherwise(first)

@@ -42,7 +42,7 @@ class DelayCommits:
             self.commit(new, dict.fromkeys(head.stretches, ()), is_sealing=True)
         finally:
             with index.lock:
-                if index.sealing is head:  # it is in no bucket: it is sealed another time
+                if index.sealing is head:  # it got into no bucket: seal it later
                     index.head.take(head)
                     index.sealing = None
         return True

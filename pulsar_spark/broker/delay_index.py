@@ -97,7 +97,7 @@ class DelayIndex:
                 log.error("delay index: bucket %d is lost (%s): it is rebuilt", lost.number, lost.why)
                 self.unindex(lost.places)
 
-    # What the broker tells
+    # Changes by the broker
 
     def add(self, state: TopicState, partition: int, runs: Sequence[Run]) -> None:
         """Add committed runs, in order; known ones are skipped."""
@@ -156,7 +156,7 @@ class DelayIndex:
             self.is_wanted.set()
             return len(self.rebuilding)
 
-    # What the broker asks
+    # Queries
 
     def next_due(self, topic_id: str, partition: int, after: int) -> int | None:
         """The earliest deliver time after *after*; None without one. Pending runs count with their earliest possible
@@ -206,7 +206,7 @@ class DelayIndex:
             place = self.places.find(topic_id, partition)
             return min((each.earliest - 1 for each in self._pending(place)), default=EVER)
 
-    # What the two share with the background
+    # Shared with the background
 
     def unindex(self, places: Collection[int]) -> None:
         """Forget what is indexed of these partitions; runs added since the start are pending again."""

@@ -77,7 +77,7 @@ class DelayUpkeep(DelayCommits):
             try:
                 self.work()
                 failures = 0
-            except Exception as failure:  # whatever it is: what is indexed serves, and the rest is tried again
+            except Exception as failure:  # any error: indexed entries stay usable, and the rest is tried again
                 if self._background.stopping.is_set():
                     return
                 (log.warning if failures else log.exception)(
@@ -106,7 +106,7 @@ class DelayUpkeep(DelayCommits):
         pending = self._look_up, self._index_pending
         return *pending, self.seal, self._rebuild_next, self.drop, self.merge, self.remove
 
-    # What is pending
+    # Pending runs
 
     def _look_up(self) -> bool:
         """Find the runs of pending stretches, and their earliest deliver time."""
@@ -164,7 +164,7 @@ class DelayUpkeep(DelayCommits):
         with self.index.lock:
             self.index.done(place, [each])
 
-    # What is asked for
+    # Rebuild on request
 
     def _rebuild_next(self) -> bool:
         """Rebuild one requested topic; False without any."""

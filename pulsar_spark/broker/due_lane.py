@@ -63,7 +63,7 @@ class DueLane(OwnEntries):
         numbers = number_at(axis[numbered:apart])
         return np.concatenate((axis[:numbered], self.promotion.at(numbers).positions, position_of(axis[apart:])))
 
-    # What comes due
+    # Due entries
 
     def unread(self, asked: CursorDraft, most: int, wall: int, *, by_time: bool) -> list[UnreadRun]:
         """The next *most* numbers never looked at, as runs; others are noted as passed over. Neighbours of one batch
@@ -114,7 +114,7 @@ class DueLane(OwnEntries):
         names = [None] * len(starts) if lines is None else lines[starts].tolist()
         return [UnreadRun(*row, name) for *row, name in zip(*(column.tolist() for column in columns), names)]
 
-    # Behind a round
+    # After a round
 
     def settle(self) -> None:
         """Move the visible mark-delete up to the first unfinished entry."""

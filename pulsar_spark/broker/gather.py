@@ -124,7 +124,7 @@ class _Gathering:
         """Add a Key_Shared cursor, by lane if it has too many ranges."""
         cursor = asked.cursor
         may_be_by_lane = self._may_be_by_lane(cursor)
-        # So many tell that there are too many.
+        # This many show that there are too many.
         most = LANES_FROM + 1 if may_be_by_lane else MOST_RUNS
         by_key = KeyedByPage(self.bundle, self.draft, asked, takers, most)
         unread = by_key.unread()
@@ -265,7 +265,7 @@ class _Gathering:
         in_line = {consumer.consumer_id for consumer in takers}
         others = [(each, 0, None) for each in cursor.consumers.values() if each.consumer_id not in in_line]
         limit = self._limit(cursor, UNACKED_LIMITS[0])
-        # On Key_Shared each one stands alone in a line of its own.
+        # On Key_Shared each consumer has a line of its own.
         lines = [[taker] for taker in takers] if cursor.is_key_shared else [takers]
         served = [turn for line in lines for turn in turns(line, start=self.draft.number)]
         for place, (consumer, lap, peers) in enumerate([*served, *others]):

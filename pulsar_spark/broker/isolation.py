@@ -92,7 +92,7 @@ class isolated:
     def __exit__(self, kind: type | None, cause: BaseException | None, trace: TracebackType | None) -> None:
         if not isinstance(cause, Exception) or isinstance(cause, (InvalidRequest, BrokerFenced, Broken)):
             return
-        if not is_fault(cause):  # whatever it is: it is logged with its traceback and recorded
+        if not is_fault(cause):  # any error is logged with its traceback and recorded
             raise Broken([(self._unit, cause)]) from cause
 
 
@@ -115,7 +115,7 @@ def plan_isolated(plan: Callable, work) -> list:
         for number, asked in enumerate(work.cursors):
             try:
                 planned += plan(work.only((number,)))
-            except Exception as cause:  # whatever it is: it is logged with its traceback and recorded
+            except Exception as cause:  # any error is logged with its traceback and recorded
                 if is_fault(cause):
                     raise
                 causes.append((of_cursor(asked.cursor), cause))

@@ -172,7 +172,7 @@ class Keyed(ABC):
     ) -> np.ndarray:
         """Which entries, in the given order, their owners have permits for."""
         permits = self._permits if permits is None else permits
-        most = np.zeros(len(self._owners.consumers) + 1, np.int64)  # the last is nobody's
+        most = np.zeros(len(self._owners.consumers) + 1, np.int64)  # the last is for entries without an owner
         most[[*permits]] = [*permits.values()]
         takes = may_go & (most > 0)[owners]
         for owner in np.flatnonzero(np.bincount(owners[takes], minlength=len(most)) > most).tolist():

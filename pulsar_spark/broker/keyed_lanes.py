@@ -1,10 +1,8 @@
 """A round of a Key_Shared cursor whose ranges are kept by lane (see lane_form).
 
-The plan counts adjacent positions, but entries of a lane are not adjacent. So it gets *places*: known entries, lane by
-lane, from 0, then new ones, owner by owner. Entries that cannot be offered come first, grouped by state, so they need
-few rows. The result is mapped back to entry states, then to ranges of lanes.
-
-A round makes a few passes over the numbers of all entries in flight; other work depends on what it changes.
+The plan counts adjacent positions, but entries of a lane are not adjacent. So it gets *places*: requested and returning
+entries, lane by lane, from 0, then new ones, owner by owner. Entries that cannot be offered come first, grouped by
+state, so they need few rows. The result is mapped back to entry states, then to ranges of lanes.
 """
 
 from collections import Counter
@@ -65,7 +63,7 @@ class KeyedByLane(Keyed):
         states = form.states
         self._is_pending, self._is_replay = states.are(PENDING), states.are(REPLAY)
         self._holders, self._dues, self._rounds = states.consumers(), states.due(), states.rounds()
-        # Where nobody is connected any more, nobody owns anything.
+        # Without consumers, nobody owns anything.
         super().__init__(bundle, draft, asked, takers, asked.cursor.selector or Sticky(axis=form.parts.axis or SLOTS))
 
     def plan(self) -> LaneWork:
@@ -197,7 +195,7 @@ class KeyedByLane(Keyed):
         for consumer_id, returns in by_consumer.items():
             places, numbers = self._places((each.first, each.last) for each in returns)
             is_its = (self._is_pending & (self._holders == consumer_id))[codes[places]]
-            places, numbers = places[is_its], numbers[is_its]  # of a place that is there twice the last number holds
+            places, numbers = places[is_its], numbers[is_its]  # for a place listed twice the last number counts
             back[places] = np.array([each.due_time for each in returns], np.int64)[numbers]
             unseen[places] = np.array([each.is_unseen for each in returns], bool)[numbers]
         return _Wanted(acked, back, unseen)
@@ -257,7 +255,7 @@ class KeyedByLane(Keyed):
 
     def _offered_again(self) -> tuple[np.ndarray, np.ndarray]:
         """Positions to deliver again now, and for each owner the first one beyond its permits."""
-        beyond = np.full(len(self._owners.consumers) + 1, NEVER)  # the last is nobody's
+        beyond = np.full(len(self._owners.consumers) + 1, NEVER)  # the last is for entries without an owner
         dues = np.where(self._dues == NEVER, 0, self._dues)
         is_ripe = self._is_replay & (dues <= self._draft.wall)
         places = np.flatnonzero(is_ripe[self._codes] & ~self._wanted.acked)

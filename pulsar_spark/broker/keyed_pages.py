@@ -158,7 +158,7 @@ class KeyedByPage(Keyed):
         returns = self._returns()
         gone |= inside(positions, ((each.first, each.last) for each in returns if each.due_time <= now))
         back = expanded(*as_array((each.first, each.last) for each in returns if each.due_time > now))
-        back = np.sort(back[~self._is_acknowledged(back)])  # they are asked for in any order
+        back = np.sort(back[~self._is_acknowledged(back)])  # requests come in any order
         return Out(
             np.concatenate((hashes[~gone], self._hashes_at(back))),
             np.concatenate((positions[~gone], back)),
@@ -226,7 +226,7 @@ def _out_of(page: Page, selector: Selector, hashes_at: Callable[[np.ndarray], np
     if page.out is not None and page.out[0] is selector:
         return page.out[1]
     owners = owners_of(selector)
-    # What the owner of everything has, and keeps until it answers, is neither elsewhere nor to come back.
+    # Entries that a sole owner has without a due time are neither elsewhere nor to come back.
     sole = None if owners.sole is None else owners.consumers[owners.sole]
     pending = [
         held

@@ -50,7 +50,7 @@ class LaneForm:
         self.hashes, self.lanes = hashes, lanes
         self.states = EntryStates()
         self._base = base
-        form = proxy(self)  # what holds itself would wait for Python's search for cycles, and forms are large
+        form = proxy(self)  # a cycle would keep large forms until garbage collection
         self._codes = EntryCodes(lambda: form._read_codes())
         self.parts = LaneParts(hashes, base, {number: lane.hashes for number, lane in lanes.items()})
         self._ranges_of = {number: lane.ranges for number, lane in lanes.items()}
@@ -67,7 +67,7 @@ class LaneForm:
         form._codes = EntryCodes(lambda: codes)
         return form
 
-    # What is known of all entries
+    # All entries
 
     @property
     def base(self) -> int:
@@ -101,7 +101,7 @@ class LaneForm:
                 found = places[first:behind]
                 if not are_told(len(found), held.size):
                     self._ranges_of = {}
-                if held.status != ACKNOWLEDGED:  # what is gone is handed out again, and whoever gets it finds out
+                if held.status != ACKNOWLEDGED:  # missing entries go out again, and the consumer finds out
                     found = known_entries(found, held.size, are_gone)
                 codes[found] = self.states.number(held)
         return codes
@@ -125,7 +125,7 @@ class LaneForm:
         """The position after the last touched entry."""
         return self._base + len(self._codes)
 
-    # What its ranges say
+    # Ranges
 
     def every_range(self) -> Iterator[Range]:
         for lane in self.lanes.values():
@@ -163,7 +163,7 @@ class LaneForm:
     def has_whole_ranges(self, selector: Selector) -> bool:
         """Can ranges change as a whole (see whole_ranges)? True if each owner by *selector* has one lane, and every
         entry before the end is acknowledged or pending with its owner."""
-        touched = self.end - self._base  # to ask this may forget ranges that are in doubt
+        touched = self.end - self._base  # computing this may drop doubtful ranges
         if not touched and not self.parts.are_by(selector):
             self.parts.of_entries(self._base, 0, selector)
         owners = self.parts.owners
@@ -188,7 +188,7 @@ class LaneForm:
         self._base, self._codes = base, EntryCodes(lambda: form._codes_of_parts(entries), entries)
         return self._keep(ranges_of)
 
-    # Written anew
+    # Stored by entry
 
     def is_with_owners(self, selector: Selector) -> bool:
         """Is every pending entry with its owner by *selector*, without a due time?"""

@@ -112,7 +112,7 @@ def _delete_idle(bundle: Bundle, draft: RoundDraft, state: TopicState, minutes: 
 
 def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: int) -> None:
     if cursor.due and not cursor.due.promotion.is_ready:
-        return  # the next check sees to it
+        return  # left to the next check
     ledgers, instant = state.ledgers(cursor.key.partition), from_micros(dead_before)
     last = last_published_before(state.topic.path, ledgers, instant, cursor.visible_mark_delete)
     if last <= cursor.visible_mark_delete:
@@ -188,7 +188,7 @@ def _check_quota(
     if is_evicting:
         for cursor in here:
             if cursor.due and not cursor.due.promotion.is_ready:
-                continue  # the next check sees to it
+                continue  # left to the next check
             last = max(too_old, evicted_up_to(stored, cursor.visible_mark_delete, size) if is_too_big else -1)
             if last > cursor.visible_mark_delete:
                 _evict(draft.of(cursor), last)

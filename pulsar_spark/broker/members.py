@@ -56,7 +56,7 @@ class Members(Desk):
             raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}")
         newcomer = newcomer_of(request, partial(self.bundle.policy, request.topic)) if wanted == KEY_SHARED else None
         self._check_may_join(cursor, request, newcomer)
-        # Whatever else may be refused is looked at before anything changes.
+        # Everything else is refused before anything changes.
         dead_letters = self._dead_letter_policy(request)
         priority_level = number_of(request, "priority_level", 0, least=0, most=MOST_INT32)
         _check_chunk_limits(request)
@@ -144,7 +144,7 @@ class Members(Desk):
         for consumer in list(cursor.consumers.values())[:MOST_HOLDERS] if cursor else []:
             until = self.bundle.leases.get(consumer.client_id)
             if until is not None:
-                until += self.draft.wall - self.draft.now  # people's clock
+                until += self.draft.wall - self.draft.now  # the machine's clock
                 heard = until - self.bundle.lease_ms[consumer.client_id] * 1000
                 told.append(
                     f"consumer {consumer.name!r} of client {consumer.client_id!r}, last heard of at {_shown(heard)}, "

@@ -74,7 +74,7 @@ class MicroBatches:
             return None
         try:
             moved = self.moved()
-        except Exception:  # whatever it is, the micro-batch meets it again, and says so
+        except Exception:  # any error: the micro-batch meets it again, and reports it
             log.debug("looking for work failed", exc_info=True)
             moved = [Moved("fault", 0, 1)]
         finally:
@@ -93,7 +93,7 @@ class MicroBatches:
         bundle, asked = self.rounds.bundle, self._requests_log
         if self.rounds.is_waiting:
             return []
-        if self._available_now:  # it is to end when there is nothing, announced or not
+        if self._available_now:  # unannounced publishes count too before it ends
             bundle.ask_all()
         moved = [Moved(name, state.version, state.log.latest(state.version)) for name, state in bundle.moved()]
         if asked.has(bundle.requests_version + 1):
@@ -129,12 +129,12 @@ class MicroBatches:
         with self.lock:
             self._between.clear()
             try:
-                if not self._stopping.is_set():  # else the query may be ended under it at any moment
+                if not self._stopping.is_set():  # else the query may end at any moment
                     self._run_patiently()
                     count_rows(moved)
             except Exception as failure:
-                is_there = self._spark is None or is_running(self._spark)  # one that is being stopped still answers
-                if is_there and not is_spark_gone(failure):  # whether it was to go the supervisor knows
+                is_there = self._spark is None or is_running(self._spark)  # a Spark that is stopping still answers
+                if is_there and not is_spark_gone(failure):  # the supervisor knows if it was meant to end
                     self._fail(failure)
             finally:
                 self._between.set()
@@ -157,7 +157,7 @@ class MicroBatches:
             self._index.bear(not_yet)
         except MAY_PASS as fault:
             self._has_more = True
-            are_inputs_there = self._inputs.exists()  # where somebody removed them they are written again
+            are_inputs_there = self._inputs.exists()  # if removed, they are written again
             (self.disk.bear if are_inputs_there else self.disk.pause)(fault)
 
     def run_round(self) -> None:

@@ -33,7 +33,7 @@ def number_topic(state: "TopicState", delayed_after: Callable[[int], int]) -> li
             check_features(state.topic.path, commit)
             rows += _number(state, commit, delayed_after)
             state.version = commit.version
-    except Exception as broken:  # whatever is in the log or the files of a topic: it ends that topic
+    except Exception as broken:  # any error in a topic's log or files stops that topic
         if is_fault_of_disk(broken):
             raise
         if not isinstance(broken, CorruptState):
@@ -77,7 +77,7 @@ def _number(state: "TopicState", commit: Commit, delayed_after: Callable[[int], 
                 if run.delayed_after is not None:
                     state.newly_delayed.append((partition, run))
         foreign = foreign_files(topic.path, commit, bool(numbered), topic.partitions)
-        if foreign:  # a file that is added again, with other statistics say, is still the one that was published
+        if foreign:  # a file added again, for example with other statistics, is still the published one
             published = {run.path for ledgers in state.partitions.values() for run in ledgers.runs}
             foreign = [file for file in foreign if file.path not in published]
         rows = ledger_rows(name, topic.topic_id, numbered) + note_rows(name, topic.topic_id, commit, foreign)

@@ -89,7 +89,7 @@ class PagedRanges:
         most = most_ranges(len(ranges) + int(np.delete(self.pages.sizes, places).sum()))
         for chunk in chunks(ranges, borders, most):
             page = unchanged.get(chunk[0].first)
-            # A page may begin before its ranges do, where mark-delete took some: not where others lie there now.
+            # A page may begin before its ranges, if mark-delete took some, unless other ranges lie there now.
             is_kept = page and page.held == chunk and page.first > reached
             made.append(page if is_kept else Page(chunk[0].first, chunk))
             reached = chunk[-1].last

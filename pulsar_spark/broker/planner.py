@@ -137,7 +137,7 @@ class Planner:
             self._is_compiled.set()
             if with_run_in:
                 self._run_in()
-        except Exception:  # its folder went, Spark ends...: rounds are interpreted, and the next large one tries again
+        except Exception:  # folder removed, Spark ending...: rounds are interpreted, and the next large one tries again
             log.debug("the compiled plans could not be prepared", exc_info=True)
         finally:
             self._is_compiling.release()

@@ -32,7 +32,7 @@ def run_broker(
     *spark* is the session, by default a new one; *on_round* gets each committed result and its seconds. For other
     arguments see :class:`Broker`.
     """
-    # Here, because it finds Java, which a caller with a session of its own has.
+    # Imported here because it looks for Java, which a caller with a session has.
     from pulsar_spark.storage.session import spark_session
 
     announce_start(root)
@@ -77,7 +77,7 @@ def run_broker(
     try:
         while _serve(broker):
             broker = of_what_there_is()
-            if is_told:  # by a signal that the one before may have got
+            if is_told:  # the signal may have reached only the previous broker
                 broker.stop()
     finally:
         end_starting(Layout(root))

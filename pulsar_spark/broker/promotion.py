@@ -123,8 +123,8 @@ class Promotion:
         return self.until, np.iinfo(np.int64).max
 
     def unlike_index(self) -> list[tuple[Checkpoint, int]]:
-        """Needed checkpoints that a rebuilt index has fewer entries of, and how many. Checked once the index is
-        ready."""
+        """Needed checkpoints of which a rebuilt index has another number of entries, with that number. Checked once the
+        index is ready."""
         if self._is_checked or self._ready_until() < self.until:
             return []
         self._is_checked = True
@@ -136,7 +136,7 @@ class Promotion:
         """Map a checkpoint's first numbers to the *entries* left, and others to nothing."""
         at = self.checkpoints.index(checkpoint)
         self.checkpoints[at] = checkpoint._replace(last=checkpoint.first + entries - 1)
-        if at == len(self.checkpoints) - 1:  # numbers are given once
+        if at == len(self.checkpoints) - 1:  # numbers are never given again
             until = checkpoint.until
             self.checkpoints.append(Checkpoint(checkpoint.last + 1, checkpoint.last, until, until))
         self._changed |= {checkpoint.first, checkpoint.last + 1}
@@ -177,7 +177,7 @@ class Promotion:
 
     def _append(self, new: Checkpoint) -> None:
         last = self.checkpoints[-1] if self.checkpoints else None
-        # Of one that nobody needs the index may have dropped the entries.
+        # The index may have dropped the entries of an unneeded checkpoint.
         if last and last.last >= self._needed_from and last.numbers + new.numbers <= JOINED_NUMBERS:
             self._entries.forget(last)
             new = self.checkpoints.pop()._replace(last=new.last, until=new.until)

@@ -54,7 +54,7 @@ def _with(asked: Asked, commit: RequestCommit) -> Asked:
         return Asked(asked.requests, commit.last_version, asked.unreadable + unreadable)
     try:
         found, unreadable = requests_of(commit.rows, commit.version), []
-    except Exception:  # some text in it is none: row by row it can be said which
+    except Exception:  # some text is invalid: find the row
         found, unreadable = _row_by_row(commit.rows, commit.version)
     return Asked(asked.requests + found, commit.version, asked.unreadable + unreadable)
 
@@ -64,7 +64,7 @@ def _row_by_row(rows: pa.Table, version: int) -> tuple[list[Request], list[SetAs
     for row in range(rows.num_rows):
         try:
             found += [request._replace(row=row) for request in requests_of(rows.slice(row, 1), version)]
-        except Exception as failure:  # whatever is in the row: it is recorded, and asked of people
+        except Exception as failure:  # any error: the row is set aside
             unreadable.append(_unreadable(failure, version, first=row))
     return found, unreadable
 

@@ -47,7 +47,7 @@ class Recovery:
             self._is_reload_due = True
             if not isinstance(stopping, BrokerFenced) or not self._is_unclear:
                 raise
-            self._is_unclear = False  # the round that came between may be our own, as reading it again tells
+            self._is_unclear = False  # the round in between may be our own; the reload shows it
             return self.run(requests, requests_version, unreadable)
         except Exception as failure:  # no request is to blame: it is logged with its traceback, and the round waits
             self._is_reload_due = True
@@ -65,7 +65,7 @@ class Recovery:
         rounds, broken = self._rounds, {}
         if self._is_reload_due:
             self._reload_if_due()
-            done = rounds.bundle.requests_version  # a commit may have succeeded though it was not heard of
+            done = rounds.bundle.requests_version  # a commit may have succeeded without confirmation
             requests = [
                 request for request in requests if request.requests_version is None or request.requests_version > done
             ]
@@ -81,7 +81,7 @@ class Recovery:
                 return result
             except ON_PURPOSE:
                 raise
-            except Exception as failure:  # isolated: whatever it is, it is logged with its traceback and recorded
+            except Exception as failure:  # isolated: any error is logged with its traceback and recorded
                 self._is_reload_due = True
                 if is_fault(failure):
                     raise
@@ -127,7 +127,7 @@ class Recovery:
         """The error of a trial over these requests, or None."""
         try:
             self._rounds.attempt(requests, requests_version, broken, is_trial=True)
-        except Exception as failure:  # it is the question
+        except Exception as failure:  # the error is the answer
             if is_fault(failure):
                 raise
             return failure

@@ -6,7 +6,7 @@ Its writes in order, and what a crash between them leaves:
 2. One commit to ``cursor_ledger``: the round, whole or not at all.
 3. Projections (see projections.behind_rounds): letters. The next start writes missing ones; failing ones wait (see
    waiting_letters).
-4. The streaming checkpoint, which is only a shortcut.
+4. The streaming checkpoint, which is never read.
 
 The delay index learns of new entries after 1, and of unneeded ones after 2. It commits in the background (see
 delay_commits), and reads what a crash lost again. Tables are appended to at one exact version, so a replaced broker
@@ -246,7 +246,7 @@ class Rounds:
                 f"{str(bundle.layout.root)!r}: the latest round is of {bundle.broker_id}: "
                 "another broker serves this bundle"
             )
-        bundle.liveness = self.bundle.liveness  # it knows who was heard of since
+        bundle.liveness = self.bundle.liveness  # it knows the clients' signs of life since
         self.bundle = bundle
         self.grant_leases(leases)
         self.write_missing()

@@ -164,7 +164,7 @@ class Broker(Described):
         bundles = bundles_of(self.layout)
 
         def end_if_split() -> None:
-            with contextlib.suppress(OSError):  # it stands by until the disk lets it see
+            with contextlib.suppress(OSError):  # it stands by until the disk can be read
                 if bundles_of(self.layout) != bundles:
                     self._hand_over()
 

@@ -96,7 +96,7 @@ class Shared:
                 self._look_patiently()
                 a_second = FILES_A_SECOND if self.layout.store.is_local else FILES_A_SECOND_OF_A_STORE
                 self._stopping.wait(max(LOOK_SECONDS, min(self._files / a_second, SIGN_SECONDS)))
-        except Exception as failure:  # whatever it is, who waits is told
+        except Exception as failure:  # any error: wait() raises it
             self.failure = failure
             self._stopping.set()
         finally:
@@ -136,7 +136,7 @@ class Shared:
                 served[self.broker_id].append(layout.bundle)
             elif holder is not None:
                 is_beside_others = True
-                if holder.broker_id in served:  # else it takes no share: it splits the bundle, or serves that alone
+                if holder.broker_id in served:  # else the holder splits the bundle, or serves only this one
                     served[holder.broker_id].append(layout.bundle)
             elif now >= self._again_at.get(layout.bundle, 0.0) and not self._is_done(layout.bundle):
                 free.append(layout.bundle)
@@ -176,7 +176,7 @@ class Shared:
             if broker.start(standby_seconds=0):
                 self.brokers[folder] = broker
                 log.info("broker %s serves bundle %s of %s", self.broker_id, self._slice(folder), self.layout.root)
-        except Exception as failed:  # others are served on
+        except Exception as failed:  # other bundles are still served
             self._leave_alone(folder, failed)
 
     def _let_go(self, folder: str) -> None:

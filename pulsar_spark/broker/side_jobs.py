@@ -37,7 +37,7 @@ class SideJobs:
         try:
             yield self.spark
         finally:
-            for name in _OF_A_GROUP:  # the thread may be somebody's who goes on with jobs of his own
+            for name in _OF_A_GROUP:  # the caller's thread may run other jobs later
                 context.setLocalProperty(name, None)
 
     def cancel(self) -> None:

@@ -58,7 +58,7 @@ def split_bundle(
     :class:`NotAllowedError` if a broker does not hand it over, or an interrupted split was another;
     :class:`InvalidConfiguration` for a hash outside.
     """
-    bundles_of(layout).range_of(layout.bundle).split(at)  # nobody is disturbed for what cannot be
+    bundles_of(layout).range_of(layout.bundle).split(at)  # refuse before the broker is disturbed
     stopping = threading.Event()
     broker_id = new_broker_id("split-")
     tenure = Tenure(layout, broker_id, stopping, Waits(broker_id), lambda fenced: stopping.set())
@@ -139,7 +139,7 @@ def _split(layout: Layout, at: int | None, broker_id: str, now: Callable[[], int
 
 
 def _clone(layout: Layout, other: Layout) -> None:
-    layout.store.remove_folder(other.bundle_folder())  # of a split that came to no end
+    layout.store.remove_folder(other.bundle_folder())  # left by an interrupted split
     for spec in (*BROKER_TABLES, DELAY_INDEX):
         path = layout.broker_table(spec.name)
         if path.exists():

@@ -245,7 +245,7 @@ class Cursor(PagedRanges):
     def advance_read_position(self) -> None:
         """Move the read position to the first unread entry."""
         if self.lanes:
-            # From mark-delete on: one that was deleted since is of no lane any more, and unread again.
+            # From mark-delete on: an entry deleted since is in no lane any more, and unread again.
             self.read_position = self.lanes.first_unread(self.lanes.base)
             return
         self.read_position = self.first_unknown(self.read_position)

@@ -139,7 +139,7 @@ class Stream:
         patience.pause(UnknownError(str(why).strip().partition("\n")[0]))
         try:
             self.start()
-        except (PySparkException, Py4JJavaError) as failed:  # as the latter come the errors of the disk
+        except (PySparkException, Py4JJavaError) as failed:  # the latter includes errors of the disk
             log.info(
                 "broker %s could not start a new query so far: %s",
                 self._broker_id,

@@ -105,7 +105,7 @@ class Tenure:
             try:
                 is_ours = self._lease.take(hands_over=self._hand_over is not None)
             except OSError as fault:
-                patience.pause(fault)  # whatever it is: a thread that ended would let the lease run out without a word
+                patience.pause(fault)  # any error: without this thread the lease would end silently
                 continue
             patience.end()
             if not is_ours:

@@ -245,7 +245,7 @@ class Topics:
             self._passed_over.pop(name, None)
         except (TopicNotFound, InvalidTopicName, ServiceUnitNotReady):
             return
-        except Exception as broken:  # whatever lies there: it is not served, and the log says why
+        except Exception as broken:  # any error: the folder is not served, and the log says why
             if is_fault_of_disk(broken):
                 raise
             if self._passed_over.get(name) != str(broken):
@@ -264,7 +264,7 @@ class Topics:
         except (FileNotFoundError, TopicNotFound):
             self._unreadable.discard(name)
             return True
-        except Exception as broken:  # whatever lies there now
+        except Exception as broken:  # any error: the topic is stopped
             if is_fault_of_disk(broken):
                 raise
             if state.error is None:

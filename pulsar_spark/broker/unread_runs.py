@@ -76,7 +76,7 @@ def _are_own(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: in
         partly = [position for position, left in asked.ack_sets.items() if not is_empty(left)]
         begin(bundle, asked, wall)
         bring_onto_axes(asked)
-        # What is left of them is kept apart: who looked at *positions* took them for known.
+        # The rest of these is kept apart: *positions* left them out as known.
         note_passed(
             asked, np.array(sorted(position for position in partly if position not in asked.ack_sets), np.int64)
         )

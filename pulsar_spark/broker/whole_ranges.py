@@ -59,7 +59,7 @@ def first_met(lanes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     while missing:
         window = lanes[at : at + width]
         met = np.full(len(wanted), -1, np.int64)
-        met[window[::-1]] = np.arange(at + len(window) - 1, at - 1, -1)  # of several the last counts: the first one
+        met[window[::-1]] = np.arange(at + len(window) - 1, at - 1, -1)  # the last assignment counts: the first place
         is_new = (found < 0) & (met >= 0) & (wanted > 0)
         found[is_new] = met[is_new]
         missing -= int(np.count_nonzero(is_new))
