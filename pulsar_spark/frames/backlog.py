@@ -107,15 +107,14 @@ class Backlog:
     def _holds_more(
         self, state: LatestRows, key: CursorKey, end: int, consumer_id: str, given_back: list[tuple[int, int]]
     ) -> bool:
-        """Whether more is pending at this consumer than it gave back, by count."""
+        """Whether more is pending at this consumer than it gave back."""
         ranges = (held for page in state.pages[key].values() for held in page)
         is_there = (held for held in ranges if held.last < end or is_virtual(held.first))
         mine = sum(held.size for held in is_there if held.consumer_id == consumer_id)
         return mine > sum(last - first + 1 for first, last in given_back)
 
     def _of_due_lane(self, due: DueEntries, end: int) -> tuple[list[Range], list[tuple[int, int]]]:
-        """Entries of the due lane that were due when the run began: those pending or in replay, and those not sent
-        yet."""
+        """Due-lane entries that were due when the run began: those pending or in replay, and those not sent yet."""
         held, came_due = due.apart, []
         for part, found in due.unfinished(until=self._began):
             is_published = part.positions < end
@@ -125,7 +124,7 @@ class Backlog:
         return held, came_due
 
     def _is_all_others(self, state: LatestRows, key: CursorKey, end: int, consumer_id: str) -> bool:
-        """Whether all entries above mark-delete are acknowledged or pending at other consumers, by count."""
+        """Whether all entries above mark-delete are acknowledged or pending at other consumers."""
         ranges = [held for page in state.pages[key].values() for held in page]
         are_others = (
             held.last < end

@@ -59,8 +59,8 @@ class Called(NamedTuple):
 class Caller:
     """Calls *function* with deliveries of *topic*.
 
-    The frame has *columns* (None: all, with *has_hash* also the sticky-key hash and the key flags). Payloads are left
-    out without *with_payload*, and are read as *decoding* says. With *sorted_by_key* rows are in order of keys.
+    The frame has *columns* (None: all, with *has_hash* also the sticky-key hash and the key flags), payloads as
+    *decoding* says or none without *with_payload*, and with *sorted_by_key* rows in order of keys.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Caller:
         return is_asked and has_encoded(self._topic, self.ledgers, delivery)
 
     def exact(self, delivery: Delivery, is_asked: Callable[[LaneRange], bool] = lambda held: True) -> Delivery:
-        """The delivery with ranges of positions for the lane ranges that *is_asked* selects, by default all."""
+        """The delivery with positions for the lane ranges that *is_asked* selects, by default all."""
         return replace(delivery, ranges=exact(self._topic, self.ledgers, delivery.ranges, is_asked))
 
     def _read(self, delivery: Delivery, parts: Sequence[Parts], decoded: DataFrame | None) -> DataFrame:

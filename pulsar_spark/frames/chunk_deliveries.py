@@ -82,10 +82,8 @@ def _together(
 
 
 class Usable(NamedTuple):
-    """The chunks of messages, and the messages that cannot be passed on, by partition and position of the last chunk.
-
-    ``deleted`` lost a chunk to deletion; ``errors`` have lost chunks, or chunks that make no message.
-    """
+    """Chunks of messages, and the messages that cannot be passed on, by partition and last position: ``deleted`` lack a
+    deleted chunk, ``errors`` have lost or contradictory chunks."""
 
     parts: list[Parts]
     deleted: list[tuple[int, int]]
@@ -95,7 +93,7 @@ class Usable(NamedTuple):
 def find_parts(
     spark: SparkSession, topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage]
 ) -> list[Parts]:
-    """The chunks of *messages*; none for a message that is not complete."""
+    """The chunks of *messages*; none for incomplete ones."""
     units: dict[int, dict[int, int]] = {}
     for each in messages:
         units.setdefault(each.partition, {})[each.last] = each.first
@@ -159,8 +157,7 @@ def read_chunked(
     parts: Sequence[Parts],
     columns: Sequence[str] | None,
 ) -> DataFrame:
-    """*messages*, one row each with payload, in the form of :func:`read_pieces`. *parts* are their chunks, perhaps
-    among others."""
+    """*messages*, one row each, in the form of :func:`read_pieces`. *parts* are their chunks, perhaps among others."""
     lasts = {each.partition: [one.last for one in messages if one.partition == each.partition] for each in parts}
     found = [each.of_messages(lasts[each.partition]) for each in parts]
 

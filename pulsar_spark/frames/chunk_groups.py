@@ -31,10 +31,9 @@ Units = Mapping[int, Mapping[int, int]]
 def grouped_parts(
     spark: SparkSession, topic: Topic, units: Units, spans_of: Callable[[int], SpansOf], *, with_sizes: bool = False
 ) -> list[Parts]:
-    """The chunks of the messages *units* in the topic's current table; none for a message that is not complete.
+    """The chunks of the messages *units* in the topic's current table; none for incomplete ones.
 
-    *spans_of* gives the runs of a partition. *with_sizes* also reads payloads for the sizes in Parts, and keeps them if
-    they are small.
+    *spans_of* gives the runs of a partition. *with_sizes* also reads payloads for their sizes, and keeps small ones.
     """
     columns, room = GROUPED, None
     if with_sizes:
@@ -84,7 +83,7 @@ def _messages(groups: DataFrame) -> Iterator[tuple[int, int, int, np.ndarray]]:
 def _chunks(
     topic: Topic, units: Units, spans_of: Callable[[int], SpansOf], columns: Sequence[str], room: Room | None = None
 ) -> Iterator[list[tuple[int, pa.Table]]]:
-    """The rows from the first to the last chunk of each message, by partition, in limited batches."""
+    """The rows between each message's first and last chunk, by partition, in limited batches."""
     held: list[tuple[int, pa.Table]] = []
     for partition, ends in units.items():
         for spans in _stretches(ends):

@@ -131,7 +131,7 @@ def _joined(parts: Sequence[Parts]) -> pa.Table:
 
 
 def _where(parts: Sequence[Parts], spans_of: Callable[[int], SpansOf]) -> tuple[pa.Table, list[Run]]:
-    """The runs, and for each message the spans of its chunks in them; spans name a run by its index."""
+    """The runs, and for each message the spans of its chunks in them, by the run's index."""
     runs: dict[tuple, tuple[int, Run]] = {}
     rows = [
         (each.partition, last, _spans(spans_of(each.partition)(ranges_of(positions)), runs))
@@ -176,8 +176,7 @@ def _function(table: AnyPath, runs: Sequence[Run]) -> Callable[..., Column]:
 
 
 def _in_halves(piece: pa.StructArray) -> pa.StructArray:
-    """*piece* with a single payload cut into two halves without a copy; of several payloads the second half is
-    empty."""
+    """*piece* with a single payload cut into two halves without a copy; otherwise the second half is empty."""
     payloads, errors = piece.flatten()
     halves, (*_, held) = [payloads, pa.array([""] * len(payloads))], payloads.buffers()
     if len(payloads) == 1 and not payloads.null_count and held is not None:

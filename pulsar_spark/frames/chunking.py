@@ -40,8 +40,7 @@ def check_chunking(chunking: bool, max_message_size: int | str | None, chunk_max
 
 
 class Chunking(NamedTuple):
-    """How payloads are split: the maximum size of a message with its metadata, and of a chunk's payload (0 or less: no
-    maximum)."""
+    """How payloads are split: the maximum sizes of a message with its metadata, and of a chunk's payload (0: none)."""
 
     max_message_size: int
     chunk_max_message_size: int
@@ -53,7 +52,7 @@ class Chunking(NamedTuple):
         return min(size for size in sizes if size > 0)
 
     def split(self, messages: DataFrame, given: set[str], publish_id: str) -> tuple[DataFrame, set[str]]:
-        """*messages* with the columns *given*, those above the maximum split into chunks, and the resulting columns."""
+        """*messages* with the columns *given*, large ones as chunks, and the resulting columns."""
         unnamed = F.lit(f"publish-{publish_id}")
         producer_name = F.coalesce("producer_name", unnamed) if "producer_name" in given else unnamed
         number = F.monotonically_increasing_id()
@@ -99,7 +98,7 @@ class Chunking(NamedTuple):
 
 
 def count_messages(files: Collection[StagedFile]) -> int:
-    """Count the messages in *files*; all chunks of a message count once."""
+    """Count the messages in *files*; all chunks of a message are one."""
     return sum(file.rows - _chunks_but_last(file) for file in files)
 
 

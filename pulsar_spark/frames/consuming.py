@@ -164,7 +164,7 @@ class Consuming:
         return self._backlog.is_handled(self._line.membership.consumer_id, self._given_back)
 
     def _take(self) -> None:
-        """Take all waiting events; if there are none, wait a little for one."""
+        """Take all waiting events; without any, wait a little for one."""
         is_awaiting = self._backoff.seconds_left or (self._rewinding is not None and self._rewinding.is_awaiting)
         idle_seconds = _IDLE_SECONDS if is_awaiting else _ENDING_SECONDS if self._backlog else _LOOK_SECONDS
         try:
@@ -279,7 +279,7 @@ class Consuming:
         )
 
     def _tell_missing(self, found: Remaining) -> None:
-        """Acknowledge deleted messages; report lost ones as an error and keep them unacknowledged."""
+        """Acknowledge deleted messages; report lost ones as an error."""
         self._send(Answer([Acknowledged(*place) for place in found.deleted], []), [])
         if found.error is None:
             if not found.ranges and found.deleted:
@@ -343,7 +343,7 @@ class Consuming:
         return True
 
     def _ask_for_more(self, delivery: Delivery, but: Sequence[PositionRange | LaneRange] = ()) -> None:
-        """Grant permits for as many messages as were delivered, *but* those of some ranges."""
+        """Grant permits for the delivered messages, *but* those of some ranges."""
         self._line.flow(messages_by_partition(delivery.ranges) - messages_by_partition(but))
 
     def _send(self, reply: Answer, rows: list[dict]) -> None:

@@ -126,8 +126,7 @@ def read_letters(
     *,
     as_stored: bool = False,
 ) -> DataFrame:
-    """The letters of *topic* as of *version* of its table, with :data:`LETTER_COLUMNS`; only those in *ranges* of
-    positions, if given.
+    """The letters of *topic* as of *version*, or those in *ranges* of positions, with :data:`LETTER_COLUMNS`.
 
     Chunked letters before the ranges may come too. Payloads are decompressed as far as possible without keys, or left
     *as_stored*.

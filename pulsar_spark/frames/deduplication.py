@@ -23,10 +23,8 @@ def append_new(
     app_id: str | None = None,
     app_version: int | None = None,
 ) -> tuple[int | None, int]:
-    """Commit the new rows of *files*; return the version and the number of messages.
-
-    Returns None and 0 if there are none, or if *app_id* has committed this or a higher version.
-    """
+    """Commit the new rows of *files*; return the version and the number of messages, or None and 0 if there are none or
+    *app_id* has committed this version."""
     table, begins = AppendTable(topic.path), prefix_since(since)
     stored = SequenceIds(topic.path, lambda name: name.startswith(begins), inactivity_ms)
     while True:

@@ -77,11 +77,8 @@ def messages_by_partition(ranges: Iterable[PositionRange | LaneRange]) -> Counte
 
 
 class Acknowledged(NamedTuple):
-    """Positions to acknowledge.
-
-    For a single entry ``ack_set`` may name the messages that stay unacknowledged. With ``delivery_round`` only what
-    that round delivered is acknowledged.
-    """
+    """Positions to acknowledge; ``ack_set`` may keep messages of a single entry. With ``delivery_round``, only what
+    that round delivered."""
 
     partition: int
     first: int
@@ -102,8 +99,7 @@ class PutOff(NamedTuple):
 class Answer(NamedTuple):
     """The reply to the broker about a delivery.
 
-    ``put_off`` is sent first; ``acknowledged`` covers it too. ``unseen`` is given back without a redelivery count,
-    because the function did not get it.
+    ``put_off`` is sent first; ``acknowledged`` covers it too. ``unseen`` is given back without a redelivery count.
     """
 
     acknowledged: list[Acknowledged]
@@ -117,10 +113,8 @@ def answer(
     result: object,
     exact: Callable[[Delivery, Callable[[LaneRange], bool]], Delivery] = lambda delivery, is_asked: delivery,
 ) -> Answer:
-    """Turn *result*, which a function returned, into an answer; :class:`InvalidMessage` for an invalid frame.
-
-    *exact* replaces the lane ranges of the delivery for which its predicate is true by ranges of positions.
-    """
+    """Turn a function's *result* into an answer; :class:`InvalidMessage` for an invalid frame. *exact* converts the
+    lane ranges that its predicate selects to positions."""
     if is_other_frame(result):
         raise InvalidMessage(
             f"the function returned {shown(result)}: return a Spark DataFrame of outcomes, or "
@@ -171,7 +165,7 @@ def _of_rounds(delivery: Delivery) -> list[Acknowledged]:
 
 
 def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
-    """The rows with an outcome other than acknowledge, ordered by partition and position."""
+    """The rows with other outcomes than acknowledge, by partition and position."""
     partitions = {held.partition for held in delivery.ranges}
     needed = {"position", "outcome"} | ({"partition"} if len(partitions) > 1 else set())
     if needed - set(result.columns):
@@ -203,8 +197,7 @@ def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
 
 
 def _by_place(rows: list[dict], outcome: str) -> dict[int, dict[int, dict[int | None, int]]]:
-    """Delays by batch index for rows with *outcome*, by partition and ascending position; index None means the whole
-    entry."""
+    """Delays by partition, ascending position and batch index (None: the whole entry), for rows with *outcome*."""
     found: dict[int, dict[int, dict[int | None, int]]] = {}
     for row in rows:
         if row["outcome"] == outcome:

@@ -6,8 +6,8 @@ from pulsar_spark.errors import InvalidConfiguration
 
 
 def check_frame(frame: object, name: str, *, is_streaming: bool | None = None) -> None:
-    """Raise :class:`InvalidConfiguration` unless *frame*, the argument *name*, is a Spark DataFrame, streaming or not
-    as *is_streaming* says."""
+    """Raise :class:`InvalidConfiguration` unless *frame*, the argument *name*, is a Spark DataFrame, streaming as
+    *is_streaming* says."""
     if not isinstance(frame, DataFrame):
         raise InvalidConfiguration(f"{name} is {shown(frame)}, not a Spark DataFrame: give {spark_frame(frame, name)}")
     if is_streaming is not None and frame.isStreaming != is_streaming:

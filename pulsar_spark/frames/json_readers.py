@@ -11,8 +11,8 @@ from pulsar_spark.protocol.avro_resolution import AvroField, AvroType
 
 
 def json_reader(kind: AvroType, path: str = "") -> Reader:
-    """A function that converts values from ``json``, which gives ``Decimal`` for numbers with a point. Nulls pass
-    everywhere; a missing field gets its default."""
+    """A function that converts values from ``json`` with ``Decimal`` for numbers with a point. Nulls pass; a missing
+    field gets its default."""
     inner = _json_reader(kind, path)
 
     def read(value: Any) -> Any:
@@ -55,7 +55,7 @@ def _default(field: AvroField, reader: Reader) -> Any:
 
 
 def _json_member_reader(arms: list[AvroType], readers: list[Reader], path: str) -> Reader:
-    """Reads a union of several types: the first member that can read the value, those that look like it first."""
+    """Reads a union of several types: the first member that can read the value, similar ones first."""
     nothing = {f"member{number}": None for number in range(len(readers))}
 
     def read(value: Any) -> dict[str, Any]:

@@ -66,8 +66,8 @@ class KeyOrder:
     def in_order(
         self, ranges: Sequence[PositionRange | LaneRange], requests_version: int
     ) -> tuple[tuple[PositionRange | LaneRange, ...], list[PositionRange]]:
-        """Split *ranges* into those to handle and those that came too early, for a round that had read ``requests`` up
-        to this version."""
+        """Split *ranges* into those to handle and those too early, for a round that had read ``requests`` up to this
+        version."""
         if not self._is_final:
             self._guards = [
                 guard for guard in self._guards if guard.version is None or guard.version > requests_version

@@ -40,8 +40,8 @@ class LaneRange(NamedTuple):
 
     @property
     def is_batch(self) -> bool:
-        """Whether its entries are batches. The hash is that of the first message only, so reading them needs positions;
-        acknowledging them by round does not."""
+        """Whether its entries are batches, whose hash is that of the first message only: reading them needs
+        positions."""
         return self.held.batch_size != 1 or self.held.ack_set is not None
 
     @property

@@ -35,8 +35,8 @@ def read_last_chunks(
 ) -> pa.Table | None:
     """The chunks at positions *lasts*, by partition, with the columns of :func:`names_of` except the payload.
 
-    None if there are too many, or if *columns* has others than those of messages. *redelivery_counts* are by partition
-    and position; the default is 0.
+    None if they are too many, or *columns* has others than messages have. *redelivery_counts* are by partition and
+    position, by default 0.
     """
     wanted = names_of(columns)
     own = [name for name in wanted[:-4] if name not in ("payload", *_PLACE)]

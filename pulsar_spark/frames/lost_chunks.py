@@ -38,8 +38,8 @@ class LostEntries:
         return [run]
 
     def rows(self, spark: SparkSession, columns: Sequence[str]) -> DataFrame | None:
-        """A row for each lost entry: its place and error, other columns null; None if nothing is lost. Columns are
-        those of chunk_payloads.with_payloads."""
+        """A row for each lost entry with its place and error, in the columns of chunk_payloads.with_payloads; None if
+        nothing is lost."""
         if not self._rows:
             return None
         types: Mapping[str, pa.DataType] = message_types(names_of(columns)) | {"payload": pa.binary()}

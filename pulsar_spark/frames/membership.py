@@ -59,7 +59,7 @@ class SubscribeOptions(NamedTuple):
         priority_level: int,
         key_shared_policy: ConsumerKeySharedPolicy | None = None,
     ) -> "SubscribeOptions":
-        """Validated options: names or members of the client's enumerations; a missing consumer name is generated."""
+        """Validated options; a missing consumer name is generated."""
         check_type_or_none(ConsumerKeySharedPolicy, key_shared_policy, "key_shared_policy")
         asked = KEY_SHARED if subscription_type == "Key_Shared" else subscription_type  # the spelling of Java's client
         options = cls(
@@ -113,7 +113,7 @@ class _Arriving(NamedTuple):
 
 class Membership:
     """One consumer id's subscriptions. *tell* is called in the channel's thread with this membership and a Delivery,
-    Lost or Failed; a delivery may have lane ranges."""
+    Lost or Failed."""
 
     def __init__(
         self,
@@ -219,8 +219,7 @@ class Membership:
         requests_version: int,
         chunked: list[tuple[int, int, int]],
     ) -> None:
-        """Collect a round's ranges and its *chunked* messages; they are passed on together once the channel has
-        dispatched the round."""
+        """Collect a round's ranges and its *chunked* messages, to pass them on together."""
         if not self._arriving:
             self._channel.call_later(0, self._tell_arrived)
         arriving = self._arriving.setdefault((round_number, requests_version), _Arriving([], []))

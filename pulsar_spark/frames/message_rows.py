@@ -34,11 +34,8 @@ _MOST_BYTES = 2 * ROW_GROUP_BYTES
 
 
 class Writing(NamedTuple):
-    """How a publish writes its rows.
-
-    *partitions* are those that it may write to; *is_partitioned* is whether the topic has any. *largest* is the maximum
-    payload of a row in bytes, None for no maximum.
-    """
+    """How a publish writes its rows: to which *partitions*, whether the topic has any (*is_partitioned*), and the
+    *largest* payload in bytes (None: no maximum)."""
 
     partitions: Sequence[int]
     is_partitioned: bool

@@ -53,7 +53,7 @@ class Encoding(NamedTuple):
 
     def encoded(self, messages: DataFrame, given: set[str]) -> tuple[DataFrame, set[str]]:
         """*messages* with the columns *given* as they are stored, and the resulting columns. The job fails if a payload
-        cannot be encrypted and must be."""
+        must be encrypted and cannot be."""
         if self.compression is None and not self.key_names:
             return messages, given
         if twice := sorted(given.intersection(ENCODING_COLUMNS)):

@@ -47,9 +47,9 @@ class Decoding(NamedTuple):
     def decoded(self, messages: DataFrame, *, keeps_stored: bool = False) -> DataFrame:
         """*messages* with plain payloads and :data:`PAYLOAD_ERROR`.
 
-        *messages* have ``payload`` and :data:`ENCODING_COLUMNS`; those columns become null for plain payloads. An
-        unreadable payload is null with an error. It stays as stored, without an error, with *keeps_stored*, or with
-        CONSUME if it cannot be decrypted. An error of a row without a payload is kept.
+        *messages* have ``payload`` and :data:`ENCODING_COLUMNS`, which become null for plain payloads. An unreadable
+        payload is null with an error. With *keeps_stored*, or CONSUME if it cannot be decrypted, it stays as stored
+        without one. An error of a row without a payload is kept.
         """
         encoded = F.col("compression").isNotNull() | F.col("encryption_keys").isNotNull()
         plain = messages.withColumn(
@@ -130,8 +130,8 @@ def _is_plain(batch: Sequence[pa.Array]) -> Iterator[bool]:
 
 
 def plain_or_refused(decoded: DataFrame) -> DataFrame:
-    """The result of :meth:`Decoding.decoded` for messages that were readable before; one that no longer is fails the
-    job."""
+    """The result of :meth:`Decoding.decoded` for messages that were readable before; the job fails if one no longer
+    is."""
     error = F.col(PAYLOAD_ERROR)
     refused = F.raise_error(F.concat(F.lit(REFUSED), error)).cast("binary")
     return decoded.withColumn("payload", F.when(error.isNotNull(), refused).otherwise(F.col("payload"))).drop(

@@ -32,11 +32,8 @@ class Progress:
         *,
         deleted: int = 0,
     ) -> None:
-        """Note a handled delivery.
-
-        *deleted* messages of it no longer existed. *failures* counts errors in a row; *pause* is the seconds until the
-        next call.
-        """
+        """Note a handled delivery with its *deleted* messages, the errors in a row (*failures*), and the *pause* in
+        seconds."""
         back = sum(held.messages for held in reply.given_back)
         counts = {
             "deliveries": 1,

@@ -68,8 +68,7 @@ def read_published(
     with_chunks: bool,
     where: Column | None = None,
 ) -> DataFrame | None:
-    """The messages of *ranges*, with rows and columns as storage.slices.read_pieces gives them; None if only that can
-    read them."""
+    """The messages of *ranges* as storage.slices.read_pieces gives them; None if only that can read them."""
     ranges = list(ranges)
     if len({(held.redelivery_count, held.ack_set) for held in ranges}) != 1 or ranges[0].ack_set is not None:
         return None
@@ -143,7 +142,7 @@ def _around(parts: Sequence[_Part]) -> Column | None:
 
 
 def _blocks(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge *spans* of entry ids into blocks, first to last, in order; blocks that overlap or adjoin become one.
+    """Merge *spans* of entry ids into blocks, first to last, in order; adjoining blocks become one.
 
     >>> _blocks([(1 << 33, 1 << 33), (200_000, 200_000), (5, 9)])
     [(0, 1), (65536, 65536)]

@@ -25,10 +25,8 @@ from pulsar_spark.storage.topics.topics import Topic
 
 
 class Remaining(NamedTuple):
-    """``ranges`` exist; ``deleted`` and ``lost`` are (partition, first, last).
-
-    ``deleted_messages`` counts the messages in batches. ``parts`` are the chunks of chunked messages.
-    """
+    """``ranges`` exist; ``deleted`` and ``lost`` are (partition, first, last). ``deleted_messages`` counts those in
+    batches. ``parts`` are chunks."""
 
     ranges: tuple[PositionRange | LaneRange, ...]
     deleted: list[tuple[int, int, int]]

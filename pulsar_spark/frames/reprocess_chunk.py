@@ -91,8 +91,7 @@ def rows_to_send(
 
 
 def published_numbers(topic: Topic, app_id: str, version: int) -> set[int]:
-    """Sequence ids of the messages in the commit of a transaction, read from the commit's files; empty without such a
-    commit."""
+    """Sequence ids of the messages in the commit of a transaction; empty without such a commit."""
     if not is_committed(topic.path, app_id, version):
         return set()
     log = TableLog(topic.path)

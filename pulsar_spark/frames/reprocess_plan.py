@@ -64,8 +64,8 @@ def plan_letters(
     limit: int | None,
     chunk_letters: int,
 ) -> Plan:
-    """Claim at most *limit* *letters* of the dead letter topic *topic*, in order of partition and position; letters
-    after the last claim are not counted."""
+    """Claim at most *limit* *letters* of the dead letter topic *topic*, by partition and position; later ones are not
+    counted."""
     claims: list[Claim] = []
     unreadable: list[Letter] = []
     left: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(REASONS, 0))

@@ -30,8 +30,8 @@ class _Awaited:
 
 
 class Rewinding:
-    """The give-backs of one consumer on an ordered subscription; *clock* counts seconds. ``is_awaiting``: whether any
-    has not come again."""
+    """The give-backs of one consumer on an ordered subscription; *clock* counts seconds. ``is_awaiting``: some have not
+    come again."""
 
     def __init__(self, clock: Callable[[], float], max_redeliver_count: int):
         self._clock, self._most = clock, max_redeliver_count
@@ -78,7 +78,7 @@ class Rewinding:
         return found
 
     def is_over(self, layout: Layout, topic_id: str, subscription: str) -> bool:
-        """Whether others acknowledged an awaited message, so that it never comes. Looks at most every few seconds."""
+        """Whether others acknowledged an awaited message, so that it never comes; looks every few seconds."""
         late = dict(self._late())
         if not late:
             return False

@@ -53,8 +53,7 @@ class Job(NamedTuple):
 
 
 class Jobs(NamedTuple):
-    """The row groups to split and the columns that have a value in any of them. ``same`` has the columns with one value
-    in all rows."""
+    """The row groups to split, the columns with a value in any, and in ``same`` those with one value in all rows."""
 
     jobs: list[Job]
     columns: frozenset[str]
@@ -62,8 +61,7 @@ class Jobs(NamedTuple):
 
 
 def with_values(group: pq.RowGroupMetaData) -> Iterator[str]:
-    """The columns of a row group that may have a value. Nested columns always count: an empty map counts as null in its
-    statistics."""
+    """The columns of a row group that may have a value; nested ones always, as an empty map counts as null."""
     for chunk in map(group.column, range(group.num_columns)):
         name, is_nested, _ = chunk.path_in_schema.partition(".")
         known = chunk.statistics
@@ -72,7 +70,7 @@ def with_values(group: pq.RowGroupMetaData) -> Iterator[str]:
 
 
 def same_in_all(jobs: Sequence[Job], groups: Sequence[pq.RowGroupMetaData]) -> dict[str, object]:
-    """The columns, with their value, that have one value in all rows of *jobs*, as statistics show."""
+    """The columns with one value in all rows of *jobs*, as statistics show."""
     found = [
         {"partition": job.partition, "ledger_id": job.run.ledger_id, **dict(_only_values(group))}
         for job, group in zip(jobs, groups, strict=True)
@@ -128,10 +126,8 @@ class _Piece(NamedTuple):
 
 
 class Splitter:
-    """Writes the rows of *ranges*, which are by consumer, into a folder for each consumer.
-
-    Files have :data:`PLACE` and *columns* of *table*, except columns with one value in all rows.
-    """
+    """Writes the rows of *ranges*, which are by consumer, into a folder for each: :data:`PLACE` and *columns* of
+    *table*, except columns with one value in all rows."""
 
     def __init__(self, table: AnyPath, ranges: Mapping[str, set[LaneRange]], columns: Sequence[str], folder: AnyPath):
         self._table, self._columns, self._folder = table, columns, folder

@@ -48,8 +48,8 @@ def leave(consumption: "Consumption") -> None:
 
 
 def replace(seat: Seat, consumer_name: str, timeout: float) -> None:
-    """Stop the consumer of that name and seat, if one runs in this process; :class:`ConsumerBusy` if it does not end
-    within *timeout* seconds."""
+    """Stop the consumer of that name and seat in this process; :class:`ConsumerBusy` if it does not end within
+    *timeout* seconds."""
     for former in active_consumptions():
         if former.seat == seat and former.consumer_name == consumer_name:
             former.stop(timeout)
@@ -61,7 +61,7 @@ def replace(seat: Seat, consumer_name: str, timeout: float) -> None:
 
 
 def explained(refused: ConsumerBusy, seat: Seat) -> ConsumerBusy:
-    """*refused*, naming the consumer of this process that holds the subscription, if there is one."""
+    """*refused*, naming the consumer of this process that holds the subscription, if any."""
     holder = next((consumption for consumption in active_consumptions() if consumption.seat == seat), None)
     if holder is None:
         return refused

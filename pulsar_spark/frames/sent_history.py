@@ -50,8 +50,8 @@ _COLUMNS = [
 
 
 class Sent(NamedTuple):
-    """Delivered ranges of a partition: consumer, round, first and last position, and the lane
-    (:class:`~pulsar_spark.protocol.lanes.LaneHashes`) whose entries it means, None for all entries."""
+    """Delivered ranges of a partition: consumer, round, first, last, and the lane
+    (:class:`~pulsar_spark.protocol.lanes.LaneHashes`) of its entries, None for all."""
 
     consumer_ids: np.ndarray
     rounds: np.ndarray
@@ -72,10 +72,8 @@ class Sent(NamedTuple):
 
 
 class History:
-    """Deliveries of one subscription above its mark-delete position, from committed rounds.
-
-    A mark-delete position that goes back means a seek or a new subscription; earlier deliveries are forgotten.
-    """
+    """Deliveries of one subscription above its mark-delete position, from committed rounds. If that position goes back,
+    earlier deliveries are forgotten."""
 
     def __init__(self, layout: Layout, topic_id: str, subscription: str):
         self.key = (topic_id, subscription)
@@ -106,8 +104,8 @@ class History:
         return replace(delivery, ranges=exact(topic, LedgerIndex(self._layout), delivery.ranges))
 
     def overlapping(self, partition: int, spans: Sequence[tuple[int, int]], delivery: Delivery) -> Sent:
-        """What was delivered of *spans* to other consumers than that of *delivery*, as ranges of all their entries.
-        *spans* are (first, last), in order and disjoint."""
+        """What was delivered of *spans* (first, last; ascending, disjoint) to other consumers than that of *delivery*,
+        as ranges of all their entries."""
         sent = self._sent[partition]
         sent = sent.where(sent.consumer_ids != delivery.consumer_id)
         firsts, lasts = as_array(spans)

@@ -79,8 +79,7 @@ def enter(consumer_id: str, spark: SparkSession) -> None:
 
 
 def arrived(key: RoundKey, partition: int, consumer_id: str, dealt: Dealt) -> None:
-    """Note that a round delivered to a consumer by lane; *dealt* gives what it dealt to every consumer of this
-    partition."""
+    """Note that a round delivered by lane to a consumer; *dealt* gives what it dealt to all on this partition."""
     with _lock:
         if consumer_id in _members:
             found = _rounds.setdefault(key, _Round())
@@ -123,8 +122,8 @@ def read_split(
     columns: Sequence[str] | None,
     with_payload: bool,
 ) -> DataFrame | None:
-    """The messages of all of a consumer's *ranges*, with rows and columns as :func:`lane_frames.read_lane` gives them;
-    None if the rows are not split."""
+    """The messages of all of a consumer's *ranges* as :func:`lane_frames.read_lane` gives them; None if they are not
+    split."""
     if not runs_here(spark) or not store_of(topic.path).is_local:
         return None
     names = [name for name in columns or DELIVERED if (with_payload or name != "payload") and name not in PLACE]

@@ -50,13 +50,13 @@ def has_encoded(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> bool:
 
 
 def stored_bytes(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> int:
-    """The size of the files in the delivery's span, chunks included: an upper bound of what is read."""
+    """The size of the files in the delivery's span, chunks included."""
     return sum({run.path: run.bytes for run in _runs(topic, ledgers, delivery)}.values())
 
 
 def uncompressed_bytes(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> tuple[int, int]:
-    """The uncompressed sizes that compressed messages in the delivery's span state: their sum and their maximum. Each
-    chunk states that of its message."""
+    """The sum and the maximum of the uncompressed sizes that messages in the delivery's span state; each chunk states
+    its message's."""
     total, largest, reader = 0, 0, EntryReader(block_rows=_ROWS_AT_ONCE)
     for run in _runs(topic, ledgers, delivery):
         for rows in reader.there(topic.path, run, ("uncompressed_size",)) if run.has_encoded else ():
@@ -121,8 +121,8 @@ def _parts(held: PositionRange, places: Places) -> Iterator[PositionRange]:
 
 
 def answered(answer: Answer, unreadable: Unreadable, handed_over: Delivery) -> Answer:
-    """The reply to the broker: a function's *answer* about what was *handed_over*, with discarded messages
-    acknowledged. Those of a batch that was partly handed over are acknowledged with it."""
+    """The reply to the broker: the function's *answer* about what was *handed_over*, with discarded messages
+    acknowledged, those of partly passed batches together with the rest."""
     acknowledged = [part for each in answer.acknowledged for part in _keeping(each, unreadable.kept)]
     batches = {(held.partition, held.first) for held in handed_over.ranges if held.first == held.last}
     for place in unreadable.discarded.keys() - batches:

@@ -140,8 +140,8 @@ class Channel(Worker):
     def ask_then(
         self, rows: list[dict], timeout: float, done: Callable[[list[Reply] | None, PulsarSparkError | None], None]
     ) -> None:
-        """Like :meth:`ask`, without waiting: *done* is called once, with the replies or an error, on the channel's
-        thread; at once without rows."""
+        """Like :meth:`ask`, without waiting: *done* is called once, on the channel's thread, with the replies or an
+        error."""
         if not rows:
             done([], None)
             return
@@ -218,8 +218,7 @@ class Channel(Worker):
             self._condition.notify_all()
 
     def hurry(self, change: int) -> None:
-        """Count waiting callers: +1 when one begins to wait for a message, -1 afterwards. While there are any, the log
-        is looked at more often."""
+        """Count waiting callers, +1 before and -1 after a wait; meanwhile the log is looked at more often."""
         with self._condition:
             self._eager += change
             self._hurry()

@@ -138,7 +138,7 @@ class Channels:
         self._first.call_later(delay, function)
 
     def hurry(self, change: int) -> None:
-        """Count waiting callers: +1 when one begins to wait for a message, -1 afterwards."""
+        """Count waiting callers, +1 before and -1 after a wait."""
         with self._lock:
             self._eager += change
             channels = self._channels.values()

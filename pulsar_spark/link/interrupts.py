@@ -73,8 +73,7 @@ def end_program() -> None:
 
 
 def stay_to_the_end() -> None:
-    """Keep a daemon thread in its call while the program ends; otherwise return at once. An error would only print a
-    traceback."""
+    """Keep a daemon thread in its call while the program ends, where an error would only print a traceback."""
     while _is_over and threading.current_thread().daemon:
         time.sleep(1.0)
 
@@ -97,8 +96,7 @@ def seen() -> int:
 def pause(attempt: Callable[[float | None], object], seconds: float | None, since: int) -> bool:
     """Call *attempt*, a wait on a condition or event, for a slice of *seconds* and return its result.
 
-    :class:`Interrupted` if Ctrl-C was pressed after *since*. On the main thread the handler ends the attempt at once;
-    if another thread got the signal, the end of the slice does.
+    :class:`Interrupted` if Ctrl-C was pressed after *since*: on the main thread at once, on others after the slice.
     """
     if _here.is_ours:
         return attempt(seconds)

@@ -96,8 +96,8 @@ class BacklogQuota:
         self._followed = max(0, TableLog(topic.path).latest() - _LOOK_BACK)
 
     def refusal(self, timeout: float, is_closed: Callable[[], bool] = lambda: False) -> PulsarSparkError | None:
-        """The error that prevents a publish, or None. Where the policy makes producers wait, it waits at most *timeout*
-        seconds, or until the producer is closed."""
+        """The error that prevents a publish, or None. It waits at most *timeout* seconds, where the policy says so, or
+        until the producer is closed."""
         self.look()
         if self._stopped is not None:
             return TopicStopped(self._stopped)
@@ -129,8 +129,7 @@ class BacklogQuota:
             self._look()
 
     def deduplication_since(self) -> int | None:
-        """The round from which the topic's messages are deduplicated, as of the last look; None without deduplication
-        (protocol.deduplication)."""
+        """The round from which the topic's messages are deduplicated; None if they are not (protocol.deduplication)."""
         return deduplication_since(self._policies, self._name)
 
     def inactivity_ms(self) -> int:

@@ -23,8 +23,8 @@ RETRY_SECONDS = 0.2
 
 
 class RequestWriter:
-    """One client's writer, for one thread at a time. *is_ending* says whether to give up instead of trying again; with
-    None it gives up at once and shares no commits."""
+    """One client's writer, for one thread at a time. *is_ending* says whether to give up; None gives up at once and
+    shares no commits."""
 
     def __init__(self, layout: Layout, is_ending: Callable[[], bool] | None):
         path = layout.broker_table(REQUESTS.name)

@@ -23,10 +23,10 @@ POLL_SECONDS = 0.01
 
 
 class Requester:
-    """Occasional requests to a root; not to be shared between threads.
+    """Occasional requests to a root, from one thread.
 
     A request goes to the bundle of its topic, without a topic to all bundles. Clients that also receive use
-    :class:`~pulsar_spark.link.channels.Channels`, which have threads of their own.
+    :class:`~pulsar_spark.link.channels.Channels`.
     """
 
     def __init__(self, layout: Layout, *, timeout_seconds: float = 30):

@@ -46,11 +46,8 @@ class RequestMaker:
 
 
 def valid_for(rows: list[dict], timeout: float) -> list[dict]:
-    """*rows* with the instant after which the broker refuses them.
-
-    What failed with Timeout must not be done later. The instant is a little before the wait ends, so that a late reply
-    still arrives.
-    """
+    """*rows* with the instant after which the broker refuses them, because what failed with Timeout must not be done
+    later; a little early, so that a late reply arrives."""
     until = time.time() + timeout - min(ANSWER_SECONDS, timeout / 10)
     if until * 1000 > LATEST_MS:
         return rows

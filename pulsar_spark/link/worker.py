@@ -7,8 +7,8 @@ from pulsar_spark.link import interrupts
 
 
 class Worker(ABC):
-    """Runs :meth:`_run` on a thread of its own, from :meth:`_start` on. The run must return when ``_is_stopping`` is
-    set; the condition is then notified."""
+    """Runs :meth:`_run` on a thread of its own. The run must return once ``_is_stopping`` is set, which notifies the
+    condition."""
 
     def __init__(self, name: str, condition: threading.Condition):
         self._condition, self._is_stopping = condition, False

@@ -11,8 +11,8 @@ from pulsar_spark.transforms.round_inputs import RESULT
 
 
 def count_given(dealt: DataFrame) -> DataFrame:
-    """Add to each row the messages that its consumer received (``delivered``; the cursor's total without a consumer)
-    and the redelivered ones among them (``redelivered``)."""
+    """Add the messages that each row's consumer (or the cursor) received (``delivered``), and those among them received
+    before (``redelivered``)."""
     at_consumer, whole_cursor = Window.partitionBy("cursor", "holder"), Window.partitionBy("cursor")
     return dealt.select("*", _holder().alias("holder")).select(
         "*",

@@ -13,8 +13,8 @@ from pulsar_spark.transforms.acknowledge import TURNS
 
 
 def find_blocked(segments: DataFrame) -> DataFrame:
-    """Mark turns and limits as blocked or not. Adds to each segment the weight of its entries (unacknowledged
-    messages), and to turns and limits the messages in flight."""
+    """Mark turns and limits as blocked or not. Adds the weight of entries (unacknowledged messages), to turns and
+    limits the messages in flight."""
     consumer = _is_blocked("turn", F.col("unacked_here"), is_at_half=False)
     cursor = _is_blocked("limits", F.col("unacked"), is_at_half=True)
     return _sum_up(segments).select(

@@ -72,10 +72,8 @@ def _own(messages: DataFrame, name: str, kind: str) -> Column:
 
 
 def collect_groups(chunks: DataFrame) -> DataFrame:
-    """One row per partition, producer and uuid, with ``rows``, the input of :func:`messages_of`.
-
-    *chunks* have these columns, ``position``, ``chunk_id`` and ``num_chunks_from_msg``; no others are read.
-    """
+    """One row per partition, producer and uuid, with ``rows``, the input of :func:`messages_of`. *chunks* need
+    ``position``, ``chunk_id`` and ``num_chunks_from_msg``, too."""
     row = F.expr(f"struct(position, {', '.join(f'coalesce({name}, -1) AS {name}' for name in _PART)})")
     return chunks.groupBy(*_GROUP).agg(F.collect_list(row).alias("rows"))
 
@@ -141,8 +139,8 @@ def _join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:
 
 
 def wrong_size() -> Column:
-    """The reason why a joined message does not have the size that its chunks state (``protocol.chunking.wrong_size``);
-    null for correct and other rows."""
+    """Why a joined message does not have the size that its chunks state (``protocol.chunking.wrong_size``); null
+    otherwise."""
     size = _payload_bytes()
     is_too_large = is_chunk() & (F.col(SIZE) > MOST_BYTES)
     wrong = F.when(is_chunk() & (size != F.col(SIZE)), F.format_string(WRONG_SIZE, size, F.lit(""), SIZE))
@@ -170,8 +168,8 @@ def reassemble_chunks(chunks: DataFrame) -> DataFrame:
 
 
 def whole_messages(messages: DataFrame) -> DataFrame:
-    """Rows of the messages table with ``position`` as messages: one row per complete chunked message, others unchanged.
-    The column :data:`WRONG` has :func:`wrong_size`."""
+    """Rows of the messages table with ``position``, one per complete chunked message, others unchanged, and
+    :data:`WRONG`, which has :func:`wrong_size`."""
     chunks = messages.filter(is_chunk()).withColumn("payload", _holdable())
     chunked = reassemble_chunks(chunks).withColumn(WRONG, wrong_size())
     return messages.filter(~is_chunk()).withColumn(WRONG, F.lit(None).cast("string")).unionByName(chunked)

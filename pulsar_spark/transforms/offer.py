@@ -26,8 +26,8 @@ position alone decides."""
 
 
 def offer_candidates(segments: DataFrame) -> DataFrame:
-    """Lay the candidates of each line end to end. Adds to each segment its rank, the number of entries on offer (0 for
-    none), and the number on offer before it."""
+    """Lay the candidates of each line end to end. Adds to each segment its rank, the entries on offer (0 for none), and
+    those on offer before it."""
     is_single_active = F.col("limits.is_single_active")
     is_ripe = F.col("due_time").isNull() | (F.col("due_time") <= F.col("limits.wall")) | is_single_active
     came_due = F.col("due_time").isNotNull()

@@ -19,10 +19,10 @@ from pulsar_spark.transforms.acknowledge import KEYS, OFFERED_AS
 
 
 def give_back(segments: DataFrame) -> DataFrame:
-    """Apply the returns, one row per segment as before.
+    """Apply the returns, one row per segment.
 
-    Pending entries that come back are replay, due at once, or dead. Others may get a new due time; unread ones keep
-    theirs. Every row gets its cursor's ``limits``.
+    Pending entries that come back are replay, due at once, or dead. Others may get a new due time. Every row gets its
+    cursor's ``limits``.
     """
     judged = _judge(segments)
     is_dead, is_back, is_delayed = F.col("is_dead"), F.col("is_back"), F.col("is_delayed")

@@ -39,8 +39,7 @@ _STAYING = pa.array([PENDING, ACKNOWLEDGED])
 def plan_round(inputs: DataFrame) -> DataFrame:
     """The new state of every cursor in *inputs* and the facts about its consumers: rows of ``round_inputs.RESULT``.
 
-    No step joins or reads twice. So the plan of a one-partition frame has no exchange and can run again after its
-    leaf's rows have changed.
+    No step joins or reads twice, so the plan can run again after its leaf's rows have changed.
     """
     segments = find_blocked(give_back(fold_requests(inputs)))
     return take_account(count_given(deal_out(line_up(offer_candidates(segments)))))
@@ -67,8 +66,7 @@ PLANS = (plan_round, plan_acknowledgements, plan_whole_acknowledgements)
 
 
 def only_acknowledges(rows: pa.Table) -> bool:
-    """Whether nothing in the input *rows* can come back or go out, whatever happens to it. Pending entries with a due
-    time may come back; replay may go out."""
+    """Whether nothing in the input *rows* can come back (pending with a due time) or go out (replay)."""
     if not set(pc.unique(rows["kind"]).to_pylist()) <= ACKNOWLEDGING.keys():
         return False
     return (

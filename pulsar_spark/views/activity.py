@@ -79,8 +79,7 @@ def per_second(counts: Counter, key: CursorKey, consumer_id: str | None = None) 
 
 
 def rate_in(topic: Topic, partition: int, now: datetime) -> float:
-    """Messages per second published in the window, by the producers' clocks. A file counts wholly or not at all, by its
-    last publish time."""
+    """Messages per second published in the window, by the producers' clocks; a file counts wholly or not at all."""
     log, since, messages = TableLog(topic.path), now - timedelta(seconds=WINDOW_SECONDS), 0
     for version in range(log.latest(), 0, -1):
         if not log.has(version):

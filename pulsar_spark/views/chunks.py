@@ -47,8 +47,7 @@ class Incomplete(NamedTuple):
 
 
 def read_incomplete(topic: Topic, partition: int, ledgers: Runs) -> Iterator[list[dict]]:
-    """The incomplete messages of a topic partition as rows of the view, in batches, in the order in which they
-    began."""
+    """The incomplete messages of a topic partition as rows of the view, in batches, oldest first."""
     chunks, found = _judged(topic, partition, ledgers)
     incomplete = sorted([*_begun(chunks, found), *_strays(chunks, found)], key=lambda each: each.rows[0])
     for at in range(0, len(incomplete), _BATCH):
@@ -176,7 +175,7 @@ def _missing(there: np.ndarray, of: int) -> list[dict]:
 
 def all_incomplete(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for Spark tasks: from topic partitions of *root* (topic, topic_id, partition) to rows of the view
-    ``chunks``. A topic that was deleted or created again has none."""
+    ``chunks``; none for a deleted or recreated topic."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         layout = Layout(root)

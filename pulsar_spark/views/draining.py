@@ -45,8 +45,8 @@ class DrainingHash(NamedTuple):
 def draining_hashes(
     layout: Layout, table, latest: LatestRows, key: CursorKey, owners: Owners, changed: datetime | None
 ) -> list[DrainingHash]:
-    """The hashes that wait on a cursor, in order of hash. *changed* is when a consumer last came or left, by the
-    broker's clock; None if unknown."""
+    """The hashes that wait on a cursor, in order. *changed*: when a consumer last came or left, by the broker's clock;
+    None if unknown."""
     pending = [one for one in page_ranges(latest, key) if one.held.status == PENDING]
     ranges = _that_may_block(layout, pending, changed)
     if not ranges:

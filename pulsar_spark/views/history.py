@@ -54,8 +54,8 @@ _DELETIONS_SCHEMA = pa.schema(
 
 
 def all_events(rounds: DataFrame, requests: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:
-    """The columns of ``view_specs.HISTORY`` from the rows of *root*'s ``cursor_ledger``, ``requests`` and ``ledgers``;
-    one row per event and range of entries, in no order."""
+    """The columns of ``view_specs.HISTORY`` from *root*'s ``cursor_ledger``, ``requests`` and ``ledgers``; one row per
+    event and range, in no order."""
     deliveries = exact_rows(rounds.filter(_IS_DELIVERY), rounds, root)
     did, asked = _what_the_broker_did(rounds, deliveries), _what_was_asked(rounds, requests)
     happened = did.unionByName(_of_deliveries(asked, deliveries), allowMissingColumns=True)

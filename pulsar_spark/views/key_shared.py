@@ -71,8 +71,7 @@ def subscription_stats(found: KeyShared) -> dict:
 
 
 def consumer_stats(found: KeyShared, consumer_id: str) -> dict:
-    """Stats that only consumers of Key_Shared subscriptions have: owned hashes, and those that wait for the
-    consumer."""
+    """Stats of a Key_Shared consumer: owned hashes, and those that wait for it."""
     owned = [[one.start, one.end] for one in found.owned if one.consumer_id == consumer_id]
     held = [one for one in found.waiting if one.consumer_id == consumer_id]
     return {
@@ -154,8 +153,7 @@ def rows_of_cursors(
 
 
 def add_key_shared(total: dict, part: dict) -> None:
-    """Add another partition's stats of a subscription or consumer. Counts and hash lists are summed; ranges are kept
-    only if they agree."""
+    """Add another partition's stats: counts and hash lists are summed, ranges kept only if equal."""
     if "keySharedMode" in part:
         total.setdefault("keySharedMode", part["keySharedMode"])
         total["allowOutOfOrderDelivery"] = (

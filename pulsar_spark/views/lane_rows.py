@@ -25,8 +25,8 @@ _PAGE = [*KEYS["page"], "round"]
 
 
 def exact_rows(ranges: DataFrame, rounds: DataFrame, root: str) -> DataFrame:
-    """Rows of kind ``range``, those of lanes cut into stretches of which all entries are meant. *rounds* are all rows
-    of *root*'s ``cursor_ledger``."""
+    """Rows of kind ``range``, those of lanes cut into exact stretches. *rounds* are all rows of *root*'s
+    ``cursor_ledger``."""
     pages = rounds.filter((F.col("kind") == "page") & F.col("lane").isNotNull())
     hashes = pages.select(*_PAGE, F.struct("hash_ranges", "properties").alias("lane_hashes"))
     is_due = F.col("lane").eqNullSafe(DUE_LANE)

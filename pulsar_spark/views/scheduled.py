@@ -37,8 +37,8 @@ class Window(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """Waiting entries of a topic partition, in order: positions, times (microseconds), and for each subscription which
-    of them wait for it."""
+    """Waiting entries of a topic partition, in order: positions, times (microseconds), and which of them each
+    subscription waits for."""
 
     partition: int
     positions: np.ndarray
@@ -171,7 +171,7 @@ def places_of(index: LedgerIndex, topic: Topic, partition: int, positions: np.nd
 
 def all_scheduled(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for Spark tasks: from topic partitions of *root* (topic, topic_id, partition) to rows of the view
-    ``scheduled``. A topic that was deleted or created again has none."""
+    ``scheduled``; none for a deleted or recreated topic."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         layout, window = Layout(root), Window(now_micros())

@@ -69,11 +69,8 @@ _SUMMED_OF_CONSUMER = (
 
 
 class Stored(NamedTuple):
-    """What a topic's table holds of one partition.
-
-    ``foreign`` rows are no publish. ``lost`` messages are in files that the disk lacks. ``deleted`` messages are no
-    longer in the table. ``error`` is what stopped the topic.
-    """
+    """What a topic's table holds of one partition: ``foreign`` rows are no publish, ``lost`` messages have no file,
+    ``deleted`` ones were removed. ``error`` is what stopped the topic."""
 
     messages: int
     size: int
@@ -118,8 +115,7 @@ class Observation:
         self._producers: dict[str, list[Connected]] = {}
 
     def stored(self, topic: Topic) -> dict[int, Stored]:
-        """The contents and damage of a topic's table, by partition; whether it is stopped is checked even without a
-        broker."""
+        """The contents and damage of a topic's table, by partition, with or without a broker."""
         condition = read_condition(self.layout, topic, self.latest.numbered_until(topic.topic_id))
         found = read_stored(topic, {file.path for file in condition.foreign if file.rows})
         firsts = {
