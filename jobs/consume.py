@@ -2,8 +2,8 @@
 
 A broker must run on the root.
 
-spark-submit --properties-file conf/spark-defaults.conf jobs/consume.py --root /data/pulsar --topic orders
---subscription lake --target /data/orders_raw
+    spark-submit --properties-file conf/spark-defaults.conf jobs/consume.py \\
+        --root /data/pulsar --topic orders --subscription lake --target /data/orders_raw
 
 It runs until SIGTERM or Ctrl-C, and then ends with exit code 0. With ``--available-now``, for scheduled runs, it ends
 when everything published before its start is written; stopped earlier, it ends with 143 (130). A new subscription

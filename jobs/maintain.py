@@ -2,7 +2,7 @@
 
 It needs no Spark; a broker may run meanwhile.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/maintain.py \
+    spark-submit --properties-file conf/spark-defaults.conf jobs/maintain.py \\
         --root /data/pulsar --trim --optimize --vacuum-hours 168 --checkpoint
 
 Only the steps given as options are done. The job prints one line of JSON per step.

@@ -1,6 +1,6 @@
 """spark-submit job: publish the rows of files or of a table to a topic, in one commit.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/publish.py \
+    spark-submit --properties-file conf/spark-defaults.conf jobs/publish.py \\
         --root /data/pulsar --topic orders --source /data/orders --format parquet --key id
 
 A column ``payload`` is published unchanged; without one the payload is the row as JSON. With ``--app-id`` and
@@ -46,7 +46,7 @@ def read_source(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame
 
 
 def as_messages(rows: DataFrame, key: str | None, event_time: str | None) -> DataFrame:
-    """``payload``, and ``partition_key`` and ``event_time`` where they are asked for."""
+    """The rows as messages: ``payload``, and ``partition_key`` and ``event_time`` if they are named."""
     columns = [
         F.col("payload")
         if "payload" in rows.columns

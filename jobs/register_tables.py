@@ -1,8 +1,8 @@
 """spark-submit job: register a root's topics, its broker's tables and its SQL views in a catalog, so that ``SELECT *
 FROM broker.orders`` works.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/register_tables.py --root /data/pulsar
-    --schema public/default=broker
+    spark-submit --properties-file conf/spark-defaults.conf jobs/register_tables.py \\
+        --root /data/pulsar --schema public/default=broker
 
 Run it again, or on a schedule, after topics were created or deleted: it adds the new ones and removes the deleted ones.
 It prints one line of JSON with the location of each table by name. No broker is needed.

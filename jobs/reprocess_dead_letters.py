@@ -1,8 +1,8 @@
 """spark-submit job: send dead letters back, each at most once per job id.
 
-spark-submit --properties-file conf/spark-defaults.conf jobs/reprocess_dead_letters.py --root /data/pulsar --topic
-orders --subscription billing \\ --job-id repair-2026-01-31 --where "cause = 'max_redeliver_count'" --fix
-repairs:add_tail
+    spark-submit --properties-file conf/spark-defaults.conf jobs/reprocess_dead_letters.py \\
+        --root /data/pulsar --topic orders --subscription billing --job-id repair-2026-01-31 \\
+        --where "cause = 'max_redeliver_count'" --fix repairs:add_tail
 
 A scheduler gives each run its own id, such as the date, and repeats a failed run with the same id; it then continues
 where it stopped. Letters that another run has sent are left out. The job ends when all letters that existed at its

@@ -27,8 +27,8 @@ from pulsar_spark.storage.session import spark_session
 from pulsar_spark.views import create_views
 
 MESSAGES = int(os.environ.get("PULSAR_SPARK_NOTEBOOK_MESSAGES", 1_000_000))
-SECONDS = 4 + MESSAGES / 10_000  # over which they are due
-PARTS = min(5, 1 + MESSAGES // 200_000)  # of the time, each of which is a publish
+SECONDS = 4 + MESSAGES / 10_000  # the span of their deliver times
+PARTS = min(5, 1 + MESSAGES // 200_000)  # of that span, each published by itself
 TOPIC, SUBSCRIPTION = "appointments", "reminders"
 
 started = time.time()
@@ -44,15 +44,15 @@ create_views(spark, root)
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## One for tomorrow, to begin with
-# MAGIC Schedule one message, look at it and cancel it. The time this takes, with the start of everything, tells how
-# MAGIC long the million below will need before the first of them is due.
+# MAGIC ## First one for tomorrow
+# MAGIC Schedule one message, look at it and cancel it. The time this takes is used below to choose a first deliver time
+# MAGIC that leaves enough time to schedule the million.
 
 # COMMAND ----------
 
 tomorrow = F.unix_millis(F.current_timestamp() + F.expr("INTERVAL 1 DAY")).alias("deliver_at")
 publish(spark.range(1).select(F.lit("the first").alias("payload"), tomorrow), root, TOPIC)
-while not admin.stats(TOPIC)["subscriptions"][SUBSCRIPTION]["msgBacklog"]:  # until the broker has met it
+while not admin.stats(TOPIC)["subscriptions"][SUBSCRIPTION]["msgBacklog"]:  # until the broker has seen it
     time.sleep(0.1)
 spark.sql("SELECT due_time FROM scheduled").show(truncate=False)
 admin.cancel_scheduled(TOPIC, SUBSCRIPTION, every=True, reason="a first look")
@@ -111,13 +111,13 @@ print(scheduled, "scheduled")
 
 # COMMAND ----------
 
-while admin.stats(TOPIC)["subscriptions"][SUBSCRIPTION]["msgBacklog"] < MESSAGES:  # until the broker has met them
+while admin.stats(TOPIC)["subscriptions"][SUBSCRIPTION]["msgBacklog"] < MESSAGES:  # until the broker has seen them
     time.sleep(0.1)
 spark.sql("""
     SELECT count(*) AS wait, min(due_time) AS first, max(due_time) AS last FROM scheduled""").show(truncate=False)
 end = datetime.fromtimestamp(begin + 0.99 * SECONDS, UTC)
 done = admin.cancel_scheduled(TOPIC, SUBSCRIPTION, since=end, reason="after hours")["done"]
-cancelled = done.get(SUBSCRIPTION, 0)  # none where all of them have come due by now
+cancelled = done.get(SUBSCRIPTION, 0)  # none if all of them are due by now
 print(cancelled, "cancelled")
 
 # COMMAND ----------

@@ -78,7 +78,7 @@ class Team:
         self.consumers.pop(name).close()
 
     def take(self, name, orders):
-        """The next orders that the consumer gets; fewer where none come."""
+        """The next orders that the consumer gets, fewer if no more come."""
         taken = []
         try:
             while len(taken) < orders:
@@ -88,13 +88,13 @@ class Team:
         return taken
 
     def work(self, orders=10):
-        """Everybody handles some orders, but for who is slow."""
+        """Every consumer except the slow ones handles some orders."""
         for name in self.consumers.keys() - self.slow:
             self.consumers[name].acknowledge(self.take(name, orders))
 
 
 def everywhere(*steps):
-    """Each step in both teams: a name joins, "-name" leaves, "work" is work."""
+    """Run each step in both teams: a name joins, "-name" leaves, "work" handles orders."""
     for step in steps:
         for team in teams:
             if step == "work":

@@ -43,7 +43,7 @@ consumers, refused = {}, []
 for name, kind in TYPES.items():
     for consumer in ("anna", "ben"):
         try:
-            priority = int((name, consumer) == ("failover", "ben"))  # 0 is the better one: Anna is active
+            priority = int((name, consumer) == ("failover", "ben"))  # 0 is better: Anna is active
             consumers[name, consumer] = client.subscribe(
                 "orders", name, consumer_name=consumer, consumer_type=kind, priority_level=priority
             )

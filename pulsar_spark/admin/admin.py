@@ -91,8 +91,6 @@ class Admin(
     def _facts(self) -> dict[str, object]:
         return {"root": str(self.layout.root), "timeout_seconds": self._timeout_seconds}
 
-    # Namespaces
-
     def create_namespace(self, namespace: str) -> None:
         """Create the *namespace* ``tenant/namespace`` and its tenant; :class:`NotAllowedError` if it exists."""
         create_namespace(self.layout, namespace)
@@ -103,8 +101,6 @@ class Admin(
         """
         made = {*self.layout.namespaces(), DEFAULT_NAMESPACE}
         return sorted("/".join(pair) for pair in made if tenant in (None, pair[0]))
-
-    # Topics
 
     def create_topic(self, topic: str) -> None:
         """Create a topic without partitions; :class:`NotAllowedError` if it exists."""
@@ -147,7 +143,7 @@ class Admin(
             ]
         )
         for reply in replies:
-            if reply.error is not None and not isinstance(reply.error, NotAllowedError):  # a consumer was quicker
+            if reply.error is not None and not isinstance(reply.error, NotAllowedError):  # a consumer created it first
                 raise reply.error
 
     def partition_for_key(self, topic: str, key: str, hashing_scheme: HashingScheme = HashingScheme.BoostHash) -> str:
@@ -249,8 +245,6 @@ class Admin(
         """
         return [each._asdict() for each in mend_topic(self.layout, read_topic(self.layout, topic), dry_run=dry_run)]
 
-    # Messages
-
     def peek_messages(self, topic: str, subscription: str, messages: int = 1, at: int | MessageId = 0) -> list[Message]:
         """The next *messages* of the subscription's backlog, or fewer if it ends; *at* begins at a position or entry.
 
@@ -282,8 +276,6 @@ class Admin(
         """All messages of the entry at a position, or of the entry that *at* names."""
         found, position = place_of(self.layout, topic, at)
         return found.at(position)
-
-    # Stats
 
     def stats(self, topic: str) -> dict:
         """The topic's statistics in the shape of Pulsar's. For a partitioned topic these are sums, with those of each

@@ -124,7 +124,7 @@ class ScheduledMessages:
                 return np.full(len(times), at)
             return np.array([deliver_at_ms(each + at, None, 0) for each in (-(-times // 1000)).tolist()], np.int64)
 
-        if by is not None and at > 0:  # refused before any of them is moved
+        if by is not None and at > 0:  # refused before any is moved
             for found in self._look(topic, subscription, chosen):
                 new_times(found.scheduled.times[-1:])
         said = {} if reason is None else {"reason": reason}

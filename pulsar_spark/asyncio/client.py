@@ -256,7 +256,7 @@ class Client(Described):
 
         def is_made(making: asyncio.Future) -> None:
             if not making.cancelled() and making.exception() is None:
-                with suppress(AlreadyClosed):  # by the client, which was closed meanwhile
+                with suppress(AlreadyClosed):  # closed with the client meanwhile
                     self._files.submit(let_go, making.result())
 
         try:

@@ -50,8 +50,6 @@ class Consumer(Described):
         )
         return await future
 
-    # Receiving.
-
     @raises_exceptions
     async def receive(self) -> Message:
         """Return the next message."""
@@ -124,8 +122,6 @@ class Consumer(Described):
                 return waiting
         return None
 
-    # What was received.
-
     @raises_exceptions
     async def acknowledge(self, message: Message | MessageId) -> None:
         """Acknowledge a *message* or a message id. It is sent shortly after, together with others."""
@@ -156,8 +152,6 @@ class Consumer(Described):
         """Give back every message that this consumer received and did not acknowledge."""
         self._kept.clear()
         self._consumer.redeliver_unacknowledged_messages()
-
-    # The cursor, and leaving.
 
     @raises_exceptions
     async def seek(self, messageid: MessageId | int) -> None:

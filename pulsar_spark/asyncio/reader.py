@@ -27,7 +27,7 @@ class Reader(Described):
             while not await self._files.submit(self._reader.has_message_available):
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, blocking.LONGEST_WAIT)
-            return self._reader.read_next(0)  # it is there, and was read: a call cancelled meanwhile leaves it
+            return self._reader.read_next(0)  # already read; a cancelled call leaves it
 
     @raises_exceptions
     async def has_message_available(self) -> bool:

@@ -172,7 +172,7 @@ def reprocess(
     """Send letters back, by default to the subscription on which they died. Without letters the command does
     nothing.
     """
-    letter_topic(Layout(root), topic, subscription)  # names of nothing are refused before Spark is started
+    letter_topic(Layout(root), topic, subscription)  # refuses unknown names before Spark starts
     from pulsar_spark.frames.reprocess import reprocess_dead_letters
 
     function, first, last = load_function("--fix", fix), parse_time("--since", since), parse_time("--until", until)

@@ -142,7 +142,7 @@ def _contents(messages: list[str] | None, file: Path | None, separator: str | No
     if messages:
         split = [part for text in messages for part in (text.split(separator) if separator else [text])]
         for text in itertools.chain.from_iterable(itertools.repeat(split, times)):
-            yield os.fsencode(text)  # what is no UTF-8 in an argument is the bytes it was
+            yield os.fsencode(text)  # invalid UTF-8 in an argument stays the original bytes
     elif file:
         with file.open("rb") as lines:
             yield from _lines(lines)

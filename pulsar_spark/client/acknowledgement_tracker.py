@@ -79,7 +79,7 @@ class AcknowledgementTracker:
         return lambda: self._take_rows_along() if channel is self._channel else []
 
     def _gather(self, delay: float, *, is_urgent: bool = False) -> None:
-        source = self._source  # first: no channel is given the source of a later one
+        source = self._source  # read first, so that no channel gets the source of a later one
         self._channel.gather(source, delay, is_urgent=is_urgent)
 
     def acknowledge(

@@ -286,10 +286,10 @@ class Client(Described, Producing, Subscribing):
             try:
                 close(handle)
             except AlreadyClosed:
-                continue  # the application was quicker
+                continue  # the application closed it first
             except PulsarSparkError as error:
                 errors.append(error)
-        self._claims.end(self._timeout)  # renewed until the last producer has published what was pending
+        self._claims.end(self._timeout)  # renewed until the last producer has published
         if channel is not None:
             channel.stop(self._timeout)
         self._entries.forget()

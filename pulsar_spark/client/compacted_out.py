@@ -44,7 +44,7 @@ class CompactedOut:
         if self._told_for != (delivery.generation, horizon):
             self._told_for, self._told_until = (delivery.generation, horizon), -1
         has_more = len(stay) - int(np.searchsorted(stay, last, "right")) == AHEAD
-        until = min(int(stay[-1]), end - 1) if has_more else end - 1  # a broker refuses what it has not numbered yet
+        until = min(int(stay[-1]), end - 1) if has_more else end - 1  # a broker refuses unnumbered entries
         begin = max(first, self._told_until + 1)
         if hears:
             until = max(min(last, end - 1), min(until, begin + AHEAD_FOR_DELETIONS))

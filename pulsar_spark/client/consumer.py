@@ -106,7 +106,7 @@ class Consumer(Described, Acknowledging):
                 settings.grouping,
                 is_single_active=settings.is_single_active,
                 keeps_key_order=settings.keeps_key_order,
-                asks_along=settings.consumer_type is ConsumerType.Shared,  # by key, small deliveries cost more
+                asks_along=settings.consumer_type is ConsumerType.Shared,  # Key_Shared: small deliveries cost more
                 max_redeliver_count=policy and policy.max_redeliver_count,
             )
             for topic, partition in partitions
@@ -166,7 +166,7 @@ class Consumer(Described, Acknowledging):
                 raise errors[0]
             return
         with self._changing:
-            added = [each for each in added if each.error is None]  # those that are not gone again
+            added = [each for each in added if each.error is None]  # without those lost meanwhile
             self._places.add(added)
             self._subscriptions = self._subscriptions + added
         for subscription in added:
@@ -255,8 +255,6 @@ class Consumer(Described, Acknowledging):
             and all(subscription.is_connected for subscription in self._subscriptions)
         )
 
-    # Receiving.
-
     def receive(self, timeout_millis: int | None = None) -> Message:
         """Return the next message. Waits for one, and raises :class:`Timeout` after *timeout_millis*."""
         try:
@@ -289,8 +287,6 @@ class Consumer(Described, Acknowledging):
         self._check_no_listener()
         return self._receiver.take_batch(self._settings.batch_receive_policy)
 
-    # Moving.
-
     @public_call
     def seek(self, messageid: MessageId | int) -> None:
         """Move the cursor after the message *messageid* (to it with ``start_message_id_inclusive``), or to the first
@@ -310,8 +306,6 @@ class Consumer(Described, Acknowledging):
             )
         subscription = self._subscriptions[0]
         return last_message_id(subscription.topic, subscription.partition, subscription.ledgers)
-
-    # Leaving and listening.
 
     @public_call
     def unsubscribe(self) -> None:

@@ -65,7 +65,7 @@ class Delivery:
         self.due_order: np.ndarray | None = row["positions"]
         if self.due_order is not None:
             self.entries, self.positions = len(self.due_order), np.sort(self.due_order)
-            self.first, self.last = int(self.positions[0]), int(self.positions[-1])  # the row's are numbers of the lane
+            self.first, self.last = int(self.positions[0]), int(self.positions[-1])  # the row's are lane numbers
         elif self.lane is None or self.entries in (
             1,
             self.last - self.first + 1,

@@ -56,7 +56,7 @@ class HandingOut:
     def read(self, delivery: Delivery) -> Iterator[Read]:
         """The delivery's messages in order; errors, to be raised, take the place of lost ones."""
         with self.lock:
-            if delivery in self._newest_of_lanes:  # nothing that is queued is older, from now on
+            if delivery in self._newest_of_lanes:  # from now on nothing older is queued
                 self._newest_of_lanes.remove(delivery)
         messages = yield from read_messages(self, delivery)
         if not delivery.is_dead:
@@ -125,7 +125,7 @@ class HandingOut:
                 return None
             is_late = self._is_guarding and (in_line is None or self.key_order.unknown)
             if is_late or self._newest_of_lanes[-1:] != newest:
-                return Ready([])  # look once more
+                return Ready([])  # check again
             permits = self._count_taken()
             most = 1 if is_single else max(1, self._permits.until_asked - 1)
             most = most if in_line is None else min(most, _MOST_GUARDED)
@@ -141,7 +141,7 @@ class HandingOut:
                 self._queued -= unseen
                 permits += self._permits.take(unseen)
             ready = Ready(shown, delivery.first, delivery.last)
-            self._ready = ready if most > 1 else Ready([])  # one that is counted is not to be looked at again
+            self._ready = ready if most > 1 else Ready([])  # a counted message is not checked again
         self._flow(permits)
         return ready
 
@@ -151,7 +151,7 @@ class HandingOut:
         """
         try:
             in_line = self._in_line([message])
-        except TopicNotFound:  # it is deleted, which the broker will say
+        except TopicNotFound:  # deleted; the broker will say so
             return False
         with self.lock:
             if message._block.delivery.generation != self.generation:

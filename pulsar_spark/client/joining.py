@@ -31,7 +31,7 @@ class Joining:
         if position not in self._first_chunks:
             return None
         first = self._first_chunks[position]
-        if last._field("num_chunks_from_msg") == position - first + 1:  # nothing else lies between its chunks
+        if last._field("num_chunks_from_msg") == position - first + 1:  # its chunks are adjacent
             parts = np.arange(first, position + 1)
         else:
             parts = self._parts[position]

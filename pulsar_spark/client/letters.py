@@ -55,7 +55,7 @@ def letter_topics(
 def _named_as_before(layout: Layout, topic: str, subscription: str, suffix: str) -> str | None:
     """The partitioned topic ``<namespace>/<subscription><suffix>``, if it exists."""
     name = parse_topic_name(topic)._replace(local_name=f"{subscription}{suffix}")
-    with contextlib.suppress(TopicNotFound):  # nor one that is being made or deleted
+    with contextlib.suppress(TopicNotFound):  # also while it is created or deleted
         return str(name) if read_topic(layout, name).partitions else None
     return None
 

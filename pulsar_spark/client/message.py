@@ -142,7 +142,7 @@ class Message:
         except UnreadableMessage as error:
             self._opened = unreadable(error, self.message_id())
             return self._opened
-        if self._block.first_chunk is not None:  # the block is this message alone: what is stored is wanted no more
+        if self._block.first_chunk is not None:  # a block of this message alone: drop the stored form
             self._block.column("payload")[self._row] = self._opened.payload
         return None
 

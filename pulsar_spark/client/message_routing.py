@@ -39,7 +39,7 @@ class MessageRouting:
 
     def partition(self, message: Outgoing) -> int:
         """The partition of the message; ValueError if the application's router returns an invalid one."""
-        partitions, router = self._partitions, self._settings.message_router  # as they are now, for all that follows
+        partitions, router = self._partitions, self._settings.message_router  # one snapshot for all that follows
         if len(partitions) == 1:
             return partitions[0]
         if router is None:

@@ -48,7 +48,7 @@ class Producer(Described, Sending):
         self._topic_name = topic_name
         self._settings = settings
         self._name = settings.producer_name
-        self._lock = threading.RLock()  # taken for each message: a condition's own way to it is Python
+        self._lock = threading.RLock()  # taken per message: a condition's own __enter__ is slower
         self._condition = threading.Condition(self._lock)
         self._is_closed = False
         self._limit = settings.pending_limit(len(partitions))
@@ -180,7 +180,7 @@ class Producer(Described, Sending):
             self._limit = self._settings.pending_limit(len(partitions))
             self._routing.grow(partitions)
             self._has_partitions = len(partitions) > 1
-            self._access.grow(partitions)  # which a disk may refuse
+            self._access.grow(partitions)  # a disk may refuse this
 
     def _let_go(self) -> None:
         """Leave the topic to producers that wait for it."""

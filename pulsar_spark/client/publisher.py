@@ -206,7 +206,7 @@ class Publisher(Worker):
                     message.done,
                     None,
                     None
-                    if message.done is None  # a callback may be false, as a list that is called is
+                    if message.done is None  # not "if not": a callable may be false
                     else SentMessageId(place, names[place[-1]]),
                 )
                 for message, place in zip(messages, places.of_commit(version), strict=True)

@@ -211,7 +211,7 @@ class Reader(Described):
 
     def _read(self, runs: Iterable[tuple[int, Run]]) -> Iterator[Message | MessagesLost | UnreadableMessage]:
         for partition, run in runs:
-            if partition not in self._chunks:  # it was added since
+            if partition not in self._chunks:  # added since
                 self._names[partition] = str(self._topic.name.partition(partition))
                 self._chunks[partition] = self._chunks_of(partition)
             for wanted in self._when_there(partial(self._wanted, partition, run)):
@@ -275,7 +275,7 @@ class Reader(Described):
                 if is_away(self._topic.path):
                     yield _NOT_NOW
                 elif not isinstance(error, FileNotFoundError) or not view.look():
-                    raise  # else it is of a file that left the view long ago, and there is another view
+                    raise  # otherwise the file left the view, and there is a newer one
         behind = min([max(first, passed.get(partition, 0) + 1) for partition in self._partitions])
         for runs in self._when_there(lambda: iter([self._log.start_at(behind, passed, self._start_time)])):
             if runs is _NOT_NOW:

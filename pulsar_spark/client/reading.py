@@ -89,7 +89,7 @@ def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) ->
             if isinstance(rows, Missing):
                 yield from _pass_over(subscription, delivery, run, rows)
                 continue
-            if is_left is not None:  # few of many, as a rule: the others are not made messages of
+            if is_left is not None:  # usually few of many: make messages only of these
                 rows = rows.take(pa.array(np.flatnonzero(is_left[rows.column("batch_index").to_numpy()])))
             block = Block(
                 rows,

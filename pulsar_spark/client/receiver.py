@@ -197,7 +197,7 @@ class Receiver:
             messages.append(message)
             if policy.max_num_bytes > 0:
                 size += message.length()
-            else:  # what is ready besides is taken in one go
+            else:  # also take the other ready ones
                 messages += islice(self.ready, max(0, policy.max_num_message - len(messages)))
         return messages
 
@@ -260,7 +260,7 @@ class Receiver:
                 self._current, self._taken = (delivery, delivery.subscription.read(delivery)), 0
             try:
                 found = self._next_of_current()
-            except TopicNotFound:  # it is deleted, which the broker will say of all that was delivered of it
+            except TopicNotFound:  # deleted; the broker will say so for all its deliveries
                 found = None
             except (PulsarSparkError, OSError, DeltaError) as error:
                 if is_away(self._current[0].subscription.topic.path):

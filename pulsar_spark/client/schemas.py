@@ -106,7 +106,7 @@ class TopicSchemas:
         if topic_id is not None and (topic_id, version) not in self._written:
             versions = {each.version: each.info for each in self._table.versions(topic_id) if not each.is_removed}
             if version not in versions:
-                return None  # it may come to be: what is not there is not remembered
+                return None  # not cached: it may be added later
             self._written[topic_id, version] = versions[version]
         return self._written.get((topic_id, version))
 

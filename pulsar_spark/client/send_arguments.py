@@ -46,7 +46,7 @@ def outgoing(
     now_ms = time.time_ns() // 1_000_000
     if deliver_at is not None or deliver_after is not None:
         deliver_at = deliver_at_ms(deliver_at, deliver_after, now_ms)
-    return tuple.__new__(  # a third of the time of calling the class, whose __new__ is Python
+    return tuple.__new__(  # faster than the class's __new__
         Outgoing,
         (
             payload,

@@ -73,7 +73,7 @@ class ChunkedSend(Answered):
             self._left -= 1
             if error is None and self._left:
                 return
-        if error is None and message_id.ledger_id() >= 0:  # of a duplicate no chunk is stored
+        if error is None and message_id.ledger_id() >= 0:  # a duplicate has no stored chunk
             message_id = message_id.of_chunks(self._first)
         answer(self._done, error, message_id if error is None else None)
 

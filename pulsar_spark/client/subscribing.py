@@ -207,7 +207,7 @@ class Subscribing:
             raise InvalidConfiguration(
                 f"topic pattern {str(pattern)!r}: retry_enable needs a topic or a list of topics, not a pattern"
             )
-        settings.queue_size(2)  # refuses the size 0: however many topics fit now, there may be more
+        settings.queue_size(2)  # refuses size 0, because more topics may match later
         consumer = self._join([], settings, pattern)
         known = {subscription.topic.topic_id for subscription in consumer._subscriptions}
 
@@ -231,7 +231,7 @@ class Subscribing:
                     join(found)
             except Timeout:
                 raise
-            except PulsarSparkError:  # one of them refuses the consumer, which does not concern the others
+            except PulsarSparkError:  # a refusal does not concern the other topics
                 for_each([[topic] for topic in found], join)
 
         consumer._follow(look, period)

@@ -95,8 +95,6 @@ class PartitionSubscription(HandingOut):
         self._start_after: tuple[int, int] | None = None
         self._next_start_after: tuple[int, int] | None = None
 
-    # Requests.
-
     def row(self, kind: str, **columns) -> dict:
         """A request row for this consumer and partition."""
         return self._channel.make(
@@ -194,8 +192,6 @@ class PartitionSubscription(HandingOut):
         self._ready.take_back()
         self._looked_at_again.clear()
 
-    # From the channel's thread.
-
     def on_reset(self) -> None:
         with self.lock:
             self._restart()
@@ -217,7 +213,7 @@ class PartitionSubscription(HandingOut):
             )
             return
         if text == "closed" and not self.is_connected:
-            return  # by the line to the broker, which was away: it subscribes again already
+            return  # removed by the channel during an outage: it resubscribes already
         with self.lock:
             acknowledged = self.tracker.take_acknowledgements()
             self.tracker.forget_given_back()
@@ -284,7 +280,7 @@ class PartitionSubscription(HandingOut):
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
         if not self.is_connected:
-            return  # dealt to it before it was let go, which gives it back
+            return  # dealt before the broker disconnected it, and thereby returned
         if self._is_single_active and row["first"] <= self._last_delivered:
             self._drop_queued()
             self._consumer._forget_unacked(self)
@@ -323,7 +319,7 @@ class PartitionSubscription(HandingOut):
             self._consumer._receiver.arrive(delivery)
         elif is_dead and delivery.positions is None:
             delivery.is_dead = True
-            self._consumer._receiver.arrive(delivery)  # who reads it gives it back: then its positions are known
+            self._consumer._receiver.arrive(delivery)  # the reading thread returns it, once its positions are known
         elif is_dead:
             self.tracker.let_die(set(map(int, delivery.positions)))
         self._flow(permits)

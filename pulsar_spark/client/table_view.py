@@ -74,13 +74,13 @@ class TableView(Described):
         """Call the *listeners*; their exceptions are logged. The caller holds the lock."""
         try:
             value = self._removed if latest is None else self._schema.decode_message(latest)
-        except Exception as wrong:  # whatever a schema of the application's raises
+        except Exception as wrong:  # an application's schema may raise anything
             self._log("has a value that its schema cannot decode; listeners are not called", key, wrong)
             return
         for callback in list(listeners):
             try:
                 callback(key, value)
-            except Exception as wrong:  # whatever the application raises
+            except Exception as wrong:  # an application may raise anything
                 self._log("called a listener, which failed", key, wrong)
 
     def _log(self, what: str, key: str, wrong: Exception) -> None:

@@ -120,7 +120,7 @@ def last_message_id(topic: Topic, partition: int, ledgers: LedgerIndex) -> Messa
     """The id of a partition's last message; ``MessageId.earliest`` without one."""
     for run in _runs_from_the_end(topic, partition, ledgers):
         last = run._replace(first_entry_id=run.last_entry_id, entries=1)
-        for part in (last, run):  # the rest of the file where the last entry was deleted
+        for part in (last, run):  # the rest of the file, if the last entry was deleted
             blocks = list(EntryReader().rows_of(topic.path, part, columns=[]))
             if blocks:
                 entry_id, batch_index = (blocks[-1][name][-1].as_py() for name in ("entry_id", "batch_index"))
@@ -136,7 +136,7 @@ def _runs_from_the_end(topic: Topic, partition: int, ledgers: LedgerIndex) -> It
         files = published_files(topic.path, commit, topic.partitions)
         runs = [file.as_run(commit.version) for file in files if file.partition == partition]
         yield from sorted(runs, key=lambda run: -run.first_entry_id)
-    earliest = log.earliest()  # asked last: what goes meanwhile is looked at twice, not passed over
+    earliest = log.earliest()  # read last: commits deleted meanwhile are seen twice, not missed
     last = ledgers.end(topic.topic_id, partition) - 1 if earliest > 1 else -1
     while last >= 0:
         step = max(0, last + 1 - _POSITIONS_A_STEP), last

@@ -197,7 +197,7 @@ def _unreadable_record(writer: AvroType, reader: AvroType, seen: _Seen) -> str |
     pair = id(writer), id(reader)
     if pair in seen:
         return seen[pair]
-    seen[pair] = None  # as long as nothing else is known, for records that hold themselves
+    seen[pair] = None  # assumed readable while it is compared, for recursive records
     for name, wanted in reader.fields.items():
         written = next((writer.fields[each] for each in (name, *wanted.aliases) if each in writer.fields), None)
         if written is not None:

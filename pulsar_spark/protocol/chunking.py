@@ -121,7 +121,7 @@ def judged(groups: np.ndarray, chunk_ids: np.ndarray, num_chunks: np.ndarray, be
     """Judge chunks by position. *groups* are indexes into *before*; a null chunk id or count is -1."""
     count = len(before.next_chunks)
     was_open = before.next_chunks > 0
-    # Each group begins with a row that stands for what it was before: the last chunk it has, of an opener unseen.
+    # A first row per group stands for its earlier state: its last chunk, with an unknown opener.
     group = np.concatenate([np.arange(count), groups])
     order = np.argsort(group, kind="stable")
     group = group[order]
@@ -135,7 +135,7 @@ def judged(groups: np.ndarray, chunk_ids: np.ndarray, num_chunks: np.ndarray, be
     run = np.cumsum(begins) - 1
     begun = np.flatnonzero(begins)
     highest = np.maximum.accumulate((run << 32) + np.where(is_malformed, -1, np.minimum(chunk, 1 << 31)) + 1)
-    expected = np.roll(highest, 1) - (run << 32)  # chunks of the run up to the row before it, if nothing went wrong
+    expected = np.roll(highest, 1) - (run << 32)  # without errors: the chunks of the run before this row
     is_next = ~begins & ~is_malformed & (chunk == expected)
     disagrees = is_next & (of != of[begun][run])
     is_gap = ~begins & ~is_malformed & (chunk > expected)

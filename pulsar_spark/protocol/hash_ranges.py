@@ -96,7 +96,7 @@ def stretches(ranges: Iterable[OwnedRange], axis: Axis, nobody: object = None) -
             holders[index].append(owned)
     for start, until, held in zip(starts, [*starts[1:], axis.last + 1], holders, strict=True):
         shares = [nobody] * lcm(*(owned.sharers for owned in held))
-        for owned in held:  # what more share takes the place of what fewer do
+        for owned in held:  # ranges with more sharers replace those with fewer
             shares[owned.share :: owned.sharers] = [owned.consumer_id] * (len(shares) // owned.sharers)
         yield Stretch(start, until - 1, tuple(shares))
 

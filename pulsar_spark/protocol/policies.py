@@ -204,7 +204,7 @@ def policy_owners(topic: str) -> tuple[str, str, str]:
     >>> policy_owners("persistent://public/default/t")
     ('persistent://public/default/t', 'public/default', 'broker')
     """
-    _, _, tenant, namespace, _ = topic.split("/")  # it was parsed before: this is asked of every topic
+    _, _, tenant, namespace, _ = topic.split("/")  # not parsed again: this runs for every topic
     return topic, f"{tenant}/{namespace}", BROKER
 
 

@@ -34,7 +34,7 @@ class MultiplierRedeliveryBackoff:
         """The delay of a message that was redelivered *redelivery_count* times."""
         if redelivery_count <= 0 or self.min_delay_ms == 0:
             return self.min_delay_ms
-        # Compared as logarithms, since a power of a large count is beyond what a float can hold.
+        # Logarithms, because a power of a large count exceeds floats.
         if redelivery_count * math.log(self.multiplier) > math.log(self.max_delay_ms / self.min_delay_ms) + 1:
             return self.max_delay_ms
         return min(int(self.min_delay_ms * self.multiplier**redelivery_count), self.max_delay_ms)

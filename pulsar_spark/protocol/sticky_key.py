@@ -61,7 +61,7 @@ def bytes_of(text: bytes) -> bytes:
     """The bytes of a key in base64, with all its padding or none; ``NONE_KEY`` if it is invalid."""
     padded = text if b"=" in text else text + b"=" * (-len(text) % 4)
     if len(padded) % 4 or padded.endswith(b"==="):
-        return NONE_KEY  # Python's decoder takes padding behind a whole group, Java's does not
+        return NONE_KEY  # Python's decoder accepts padding after a whole group, Java's does not
     try:
         return base64.b64decode(padded, validate=True)
     except binascii.Error:

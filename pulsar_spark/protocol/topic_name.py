@@ -129,7 +129,7 @@ def parse_topic_name(name: str) -> TopicName:
             "'persistent://tenant/namespace/topic': remove further '/' and a cluster"
         )
     found = TopicName(check_name("tenant", parts[0]), check_name("namespace", parts[1]), parts[2])
-    _check_local_name(found.partitioned_topic.local_name)  # the longest name there is has partitions, too
+    _check_local_name(found.partitioned_topic.local_name)  # the longest name can have partitions too
     return found
 
 

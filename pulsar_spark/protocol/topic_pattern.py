@@ -43,7 +43,7 @@ class TopicPattern:
         self._written = "/".join(parts)
         try:
             self._expression = re.compile(self._written, pattern.flags)
-        except re.error as wrong:  # flags in the text are for its beginning, where the namespace is
+        except re.error as wrong:  # flags belong at the beginning, where the namespace is
             raise InvalidTopicName(
                 f"topic pattern {pattern.pattern!r} is not valid after its namespace ({wrong}): "
                 "give flags to re.compile"
