@@ -138,7 +138,7 @@ def policies() -> str:
         [
             "# Policies\n",
             FRESH + "\n",
-            "Every policy can be set for a topic, a namespace, or the root (named `broker`). A topic takes a policy from itself if it is set there, else from its namespace, else from the root, else the default.\n",
+            "Every policy can be set for a topic, a namespace, or the root (named `broker`). The topic's own setting counts first, then that of its namespace, then that of the root, then the default.\n",
             "A change holds from the next round on, unless the table says otherwise. *Check* is every `ttl_check_seconds`, *trim* is `pulsar-spark maintain trim`, *first consumer* is the first one that connects to a subscription without consumers.\n",
             *tables,
             "## Set and remove",
@@ -165,8 +165,8 @@ def states() -> str:
 
     return (
         f"# States of an entry\n\n{FRESH}\n\n"
-        "Requests, permits and limits decide which entries an event meets. This table decides what becomes of them; it is "
-        "held against the reference broker over the specification and over random histories.\n\n"
+        "Requests, permits and limits decide which entries an event meets. This table decides what becomes of them. "
+        "Tests compare it with the reference broker, over the specification and over random histories.\n\n"
         "![The states of an entry, and the events that lead from one to another](../pictures/states.svg)\n\n"
         f"{documentation.states()}\n\n## Transitions\n\n{documentation.transitions()}\n\n"
         "An entry of a batch keeps, in any state, which of its messages are open (`ack_set`).\n"

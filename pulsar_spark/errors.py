@@ -33,7 +33,7 @@ class DelayIndexNotReady(PulsarSparkError):
 
 
 class LogShortened(PulsarSparkError):
-    """The table no longer has the commits that a reader needs: they are older than its log keeps them."""
+    """A reader needs commits that are too old: the table's log no longer has them."""
 
 
 class MessagesLost(CorruptState):
@@ -218,7 +218,7 @@ class SchemaNotFound(InvalidRequest):
 
 
 class ServiceUnitNotReady(InvalidRequest):
-    """The topic belongs to another bundle than the broker that was asked; a retry finds the right one."""
+    """The broker that received the request does not serve the topic's bundle; a retry finds the broker that does."""
 
 
 class SubscriptionNotFound(InvalidRequest):

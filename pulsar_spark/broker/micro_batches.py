@@ -75,7 +75,7 @@ class MicroBatches:
         try:
             moved = self.moved()
         except Exception:  # any error: the micro-batch meets it again, and reports it
-            log.debug("looking for work failed", exc_info=True)
+            log.debug("the query cannot look for new work", exc_info=True)
             moved = [Moved("fault", 0, 1)]
         finally:
             self.lock.release()

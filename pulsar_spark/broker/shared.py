@@ -203,7 +203,7 @@ class Shared:
             log.warning("bundle %s: %s", self._slice(folder), failed)
         else:
             log.error(
-                "bundle %s is not taken for %g s: %s", self._slice(folder), AGAIN_SECONDS, failed, exc_info=failed
+                "bundle %s is not taken over for %g s: %s", self._slice(folder), AGAIN_SECONDS, failed, exc_info=failed
             )
             self._again_at[folder] = time.monotonic() + AGAIN_SECONDS
             if self._available_now:

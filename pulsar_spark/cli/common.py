@@ -20,7 +20,9 @@ from pulsar_spark.errors import InvalidConfiguration, NamespaceNotFound, PulsarS
 if TYPE_CHECKING:
     from pulsar_spark.admin import Admin
 
-_ROOT = typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True, help="Folder of the tables.")
+_ROOT = typer.Option(
+    "--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True, help="The root: a folder or the URL of a store."
+)
 Root = Annotated[str, _ROOT]
 RootOrNone = Annotated[str | None, _ROOT]
 Topic = Annotated[

@@ -45,7 +45,8 @@ Keys = Annotated[list[str] | None, typer.Option("--key", "-k", help="Letters wit
 Destination = Annotated[
     str,
     typer.Option(
-        "--to", help="'subscription' (its retry letter topic), 'origin' (every subscription of it) or 'topic:<name>'."
+        "--to",
+        help="'subscription' (its retry letter topic), 'origin' (its topic, so every subscription) or 'topic:<name>'.",
     ),
 ]
 FixFunction = Annotated[

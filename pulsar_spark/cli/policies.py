@@ -75,7 +75,7 @@ def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSecon
 @app.command()
 @shows_work(ASKS_BROKER)
 def remove(scope: Scope, name: Name, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
-    """Remove a policy; that of the namespace applies again, or the default."""
+    """Remove a policy that is set here. A wider setting then applies, or the default."""
     admin(root, timeout).remove_policy(scope, name)
     print_done(as_json, f"removed {name}", scope=scope, policy=name, value=None)
 
@@ -90,11 +90,10 @@ def add_get_and_remove(
     """Add ``get-`` and ``remove-`` of a *policy* to *app*, as in ``pulsar-admin``; their argument has type *of*, and
     *full* makes a scope of it. *shown* formats a setting; *default* is for none.
     """
-    method = policy.replace("-", "_")
+    method, words = policy.replace("-", "_"), policy.replace("-", " ")
 
-    @app.command(f"get-{policy}")
+    @app.command(f"get-{policy}", help=f"Show the setting of {words}, or 'not set'.")
     def get_policy(scope: of, root: Root, as_json: Json = False):
-        """Show the setting."""
         found = getattr(admin(root), f"get_{method}")(full(scope))
         if as_json:
             print_json(found)
@@ -102,7 +101,8 @@ def add_get_and_remove(
             typer.echo("not set" if found is None else shown(found))
 
     @app.command(
-        f"remove-{policy}", help=f"Remove the setting; that of the namespace applies again, or the default ({default})."
+        f"remove-{policy}",
+        help=f"Remove the setting of {words}. A wider setting then applies, or the default ({default}).",
     )
     @shows_work(ASKS_BROKER)
     def remove_policy(scope: of, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):

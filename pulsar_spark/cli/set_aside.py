@@ -28,7 +28,7 @@ def list_(root: Root, as_json: Json = False):
 def retry(
     root: Root, entry_id: Id = None, all_entries: All = False, timeout: TimeoutSeconds = 30, as_json: Json = False
 ):
-    """Try one of them again, or all. Whatever fails again stays set aside."""
+    """Try a request or topic that was set aside again, or all. What fails again stays set aside."""
     count = admin(root, timeout).retry_set_aside(entry_id, all_entries=all_entries)
     print_done(as_json, f"tried {count} again", tried=count)
 

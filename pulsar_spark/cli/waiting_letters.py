@@ -49,7 +49,7 @@ def retry_waiting(
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
 ):
-    """Try to write them now."""
+    """Try to write the waiting letters now."""
     _done("tried again", admin(root, timeout).retry_waiting_letters(topic, subscription, letter=letter), as_json)
 
 
@@ -62,7 +62,7 @@ def drop_waiting(
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
 ):
-    """Drop them: their messages get no letter."""
+    """Drop waiting letters: their messages get no letter."""
     _done(
         "dropped",
         admin(root, timeout).drop_waiting_letters(topic, subscription, letter=letter, drop_all=drop_all),

@@ -13,12 +13,12 @@ from typing import NamedTuple
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, UNREAD
 
 STATES = {
-    UNREAD: "never delivered since the subscription started, or was sought to here or before; delayed entries that "
-    "wait for their deliver time are unread, too",
-    PENDING: "delivered to a consumer that holds it",
-    REPLAY: "to be delivered before anything unread; not before its due time, where it has one",
-    DEAD: "given back too often: its dead letters are ordered by the round that says so, which leaves no entry dead",
-    ACKNOWLEDGED: "done; forgotten as a range of its own once mark-delete has passed it",
+    UNREAD: "not delivered since the subscription started or a seek moved the cursor to it or before it; delayed "
+    "entries that wait are unread too",
+    PENDING: "delivered to a consumer that has neither acknowledged nor returned it",
+    REPLAY: "delivered again before any unread entry, but not before its due time if it has one",
+    DEAD: "returned too often; the same round orders its dead letters, so no entry stays dead",
+    ACKNOWLEDGED: "done; part of no range of its own once mark-delete has passed it",
 }
 
 DELIVER, WAIT = "deliver", "wait"
@@ -32,15 +32,15 @@ EVENTS = {
     ACKNOWLEDGE: "the whole entry is acknowledged",
     ACKNOWLEDGE_PART: "some indexes of a batch are acknowledged",
     NEGATIVE_ACKNOWLEDGE: "a consumer asks for the entry again, at once or later",
-    REDELIVER: "a negative acknowledgement falls due, or its holder asks for all it holds: a counted return",
-    RELEASE: "its holder left, is active no longer or gave it back unseen, or another entry of an Exclusive or "
+    REDELIVER: "a negative acknowledgement falls due, or the consumer asks for all its entries again: a counted return",
+    RELEASE: "its consumer left, is no longer active or returned it unseen, or another entry of an Exclusive or "
     "Failover cursor came back: an uncounted return",
     ORDER_LETTERS: "the round names the dead letters of its unacknowledged messages",
-    WAIT: "a read meets it before its deliver time, and it is no delayed entry: its time had come by a clock that was "
-    "set back since, or an earlier release numbered it",
-    RESCHEDULE: "it waits, and is given another deliver time",
-    WITHHOLD: "a consumer had too many chunked messages that were not complete, and dropped it: it is with that one, "
-    "and is not sent",
+    WAIT: "a read meets it before its deliver time although it is no delayed entry: the clock was set back, or an "
+    "earlier release numbered it",
+    RESCHEDULE: "it waits, and gets another deliver time",
+    WITHHOLD: "a consumer dropped this chunked message because too many were incomplete: the message stays with that "
+    "consumer and is not sent",
     DELIVER: "the round gives it to a consumer",
 }
 

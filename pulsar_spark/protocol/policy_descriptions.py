@@ -53,7 +53,8 @@ _DESCRIPTIONS = {
 _EFFECTS = {
     "max_unacked_messages_per_consumer": "A Shared or Key_Shared consumer with so many unacknowledged messages gets "
     "none until half of them are acknowledged. 0: no limit.",
-    "max_unacked_messages_per_subscription": "The same, for all consumers of a subscription together.",
+    "max_unacked_messages_per_subscription": "As max_unacked_messages_per_consumer, for all consumers "
+    "of a subscription together.",
     "max_consumers_per_subscription": "A further consumer is refused with ConsumerBusy. 0: no limit.",
     "active_consumer_failover_delay_ms": "How long the next consumer of a Failover subscription waits before it takes "
     "over.",
@@ -77,7 +78,8 @@ _EFFECTS = {
     "what was delivered before it joined. 0: hashes drain.",
     "key_shared_look_ahead_msg_in_replay_threshold_per_consumer": "How many messages that wait for their key a round "
     "passes over to find others, times the number of consumers.",
-    "key_shared_look_ahead_msg_in_replay_threshold_per_subscription": "The same, for all consumers together.",
+    "key_shared_look_ahead_msg_in_replay_threshold_per_subscription": "As the policy per consumer, for all "
+    "consumers of a subscription together.",
     "deduplication_enabled": "Whether a message that a producer sends again is left out.",
     "deduplication_producer_inactivity_timeout_minutes": "A producer name that stored nothing for so long is "
     "forgotten. 0: never.",

@@ -81,7 +81,9 @@ class StartingSign:
         try:
             self._file.change(decide)
         except OSError as fault:  # only people read it: a broker starts without it
-            log.debug("the sign %r cannot be written: %s", str(self._file.path), fault)
+            log.debug(
+                "the file %r, which says that a broker starts, cannot be written: %s", str(self._file.path), fault
+            )
 
 
 def announce_start(root: str | os.PathLike) -> None:
