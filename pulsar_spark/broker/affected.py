@@ -163,7 +163,6 @@ def offered_ranges(asked: CursorDraft, wall: int, permits: int) -> Iterator[tupl
 
 
 def is_due(held: Range, now: int) -> bool:
-    """Is it time to give a pending range back?"""
     return held.due_time is not None and held.due_time <= now
 
 

@@ -29,7 +29,6 @@ class Background:
 
     @property
     def is_alive(self) -> bool:
-        """Is the thread running?"""
         return self._thread is not None and self._thread.is_alive()
 
 

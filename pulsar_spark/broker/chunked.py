@@ -49,7 +49,6 @@ class Chunked:
         return self.seen < self.numbered or self._rewritten != self.groups.rewritten
 
     def take_news(self) -> None:
-        """Note that everything was looked at."""
         self.seen, self._rewritten = self.numbered, self.groups.rewritten
 
     # Limits

@@ -1,7 +1,6 @@
 """A bundle's two clocks: the machine's, and the broker's own, which only goes forward, at the rate of real time.
 
-Durations use the own clock, and instants given by users the machine's, so durations end in time even if the machine's
-clock was wrong. Each round's row stores both.
+Durations use the own clock, and instants given by users the machine's. Each round's row stores both.
 
 - The own clock follows a steady system clock; without one, and while no broker ran, the machine's, but never back.
 - A machine's clock ahead of the steady one is believed after :data:`CONFIRM_SECONDS`, so one wrong reading neither
@@ -39,7 +38,6 @@ class BundleClock:
         self._ahead_since: int | None = None
 
     def look(self) -> Instant:
-        """The current instant."""
         wall, steady = self._read_wall(), self._read_steady() if self._read_steady else None
         if steady is None or self._steady is None:
             passed = max(wall - self.last.wall, 0)

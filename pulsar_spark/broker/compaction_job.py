@@ -39,7 +39,6 @@ class SparkCompaction:
         self.cancel = self._jobs.cancel
 
     def __call__(self, asked: Compaction) -> Written:
-        """Write the new rows of a compaction."""
         with self._jobs.described(f"compaction of {asked.topic.name}") as spark:
             tasks = max(spark.sparkContext.defaultParallelism, -(-asked.size // TASK_BYTES))
             spark.conf.set("spark.sql.shuffle.partitions", tasks)

@@ -28,7 +28,6 @@ class Compaction(NamedTuple):
     retain_null_key: bool
 
     def new_runs(self) -> Iterator[tuple[int, Run]]:
-        """The runs published after the horizons."""
         for partition, first in self.behind.items():
             ledgers = self.ledgers[partition]
             yield from ((partition, run) for run in ledgers.parts(first, ledgers.end_position - 1))

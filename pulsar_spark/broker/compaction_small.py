@@ -44,7 +44,6 @@ def _judged(rows: pa.Table) -> Iterator[tuple[int, Keyed]]:
 
 
 def _rows(asked: Compaction) -> Iterator[pa.Table]:
-    """Old and new rows, in the view's columns."""
     entries, table = EntryReader(), asked.topic.path
     for partition, first in asked.behind.items():
         yield from asked.view.rows_behind(partition, 0)

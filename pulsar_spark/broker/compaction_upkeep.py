@@ -38,7 +38,6 @@ class CompactionUpkeep:
         self._rotation = Rotation(None if layout.store.is_local else TOPICS_A_LOOK)
 
     def start(self) -> None:
-        """Begin to work in the background."""
         self._background.start(self._run)
 
     def close(self) -> None:

@@ -55,7 +55,6 @@ class Cursors(dict[CursorKey, Cursor]):
         self._waiting.get(key.topic_id, set()).discard(key)
 
     def of_topic(self, topic_id: str) -> list[Cursor]:
-        """The cursors of a topic."""
         return list(self._by_topic.get(topic_id, {}).values())
 
     def awake(self) -> list[Cursor]:
@@ -87,7 +86,6 @@ class Cursors(dict[CursorKey, Cursor]):
         self.wake(self._waiting.pop(topic_id, ()))
 
     def wake_due(self, now: Instant) -> None:
-        """Wake the cursors with something due."""
         for clock, (heap, instant) in enumerate(zip(self._dues, now)):
             while heap and heap[0][0] <= instant:
                 due, key = heapq.heappop(heap)

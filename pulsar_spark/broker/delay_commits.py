@@ -118,7 +118,6 @@ class DelayCommits:
         return lambda bucket, places, times: (bucket.number >= since[places]) & (times > dropped[places])
 
     def remove(self) -> bool:
-        """Delete files that left the table long enough ago."""
         now = time.monotonic()
         for _, path in (stale for stale in self._gone if stale[0] <= now):
             with suppress(FileNotFoundError):

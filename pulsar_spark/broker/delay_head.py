@@ -44,7 +44,6 @@ class Head:
         self._add(place, due)
 
     def add_runs(self, place: int, runs: Iterable[Run], due: Due) -> None:
-        """Add the delayed entries of *runs*."""
         for run in runs:
             self.add(place, run.first_position, run.last_position, NONE_DUE)
         self._add(place, due)
@@ -83,7 +82,6 @@ class Head:
         self.runs -= len(self.stretches.pop(place, ()))
 
     def take(self, other: "Head") -> None:
-        """Add everything from another head."""
         for place, stretches in other.stretches.items():
             for first, last in stretches:
                 self.add(place, first, last, NONE_DUE)

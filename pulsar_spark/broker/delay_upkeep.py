@@ -57,7 +57,6 @@ class DelayUpkeep(DelayCommits):
         self._lock, self._background = threading.Lock(), Background("delay index")
 
     def start(self) -> None:
-        """Begin to work in the background."""
         self.index.table.remove_staged()
         self.retire(self.index.table.unnamed())
         self.index.is_wanted.set()
@@ -88,7 +87,6 @@ class DelayUpkeep(DelayCommits):
                 failures += 1
 
     def work(self) -> None:
-        """Do all work that is due."""
         with self._lock:
             try:
                 while not self._background.stopping.is_set() and any(step() for step in self._steps()):

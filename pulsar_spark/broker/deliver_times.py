@@ -19,7 +19,6 @@ class Delayed(NamedTuple):
 
 
 def delayed_between(topic: TopicState, partition: int, first: int, last: int) -> Delayed:
-    """The delayed entries at *first*..*last*."""
     ledgers = topic.ledgers(partition)
     last = min(last, ledgers.last_delayed_position)
     if last < first:

@@ -2,11 +2,10 @@
 
 A delayed entry has no state until it is promoted (see promotion) and *looked at*: read by a round in which a consumer
 can take it. Then its number keeps its state, on an axis of virtual positions (protocol.delays) with its own
-mark-delete, so scattered positions need few ranges. The main lane counts delayed entries as acknowledged.
+mark-delete, so scattered positions need few ranges. The main lane counts it as acknowledged.
 
-Entries acknowledged or rescheduled before they are looked at are kept *apart*, by position. **Its own** entries are the
-delayed ones due after ``since``, from position ``floor`` on; others are ordinary entries. due_requests maps requests to
-the axes. Rules: semantics 5 with 0.21 and 0.24.
+Entries acknowledged or rescheduled earlier are kept *apart*, by position. **Its own** entries are the delayed ones due
+after ``since``, from position ``floor`` on; others are ordinary. Rules: semantics 5 with 0.21 and 0.24.
 """
 
 import numpy as np

@@ -198,7 +198,6 @@ def _keep_what_agrees(asked: CursorDraft, checkpoint: Checkpoint, entries: int) 
 
 
 def rewrite(asked: CursorDraft, ranges: list[Range]) -> None:
-    """Replace all of the cursor's ranges."""
     cursor = asked.cursor
     asked.dropped_pages += cursor.clear()
     cursor.replace(set(), spliced((), (), ranges))

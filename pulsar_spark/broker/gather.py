@@ -58,7 +58,6 @@ class _Gathering:
         self.rows, self.cursors, self.affected = Rows(), [], []
 
     def look_at(self, cursor: Cursor) -> None:
-        """Add the rows of *cursor* if it has work."""
         for consumer_id in caught_up(cursor.recently_joined, cursor.visible_mark_delete):
             del cursor.recently_joined[consumer_id]
             self.draft.of(cursor).changed_consumers.add(consumer_id)
@@ -150,8 +149,8 @@ class _Gathering:
         self.rows.extend("unread", number, unread)
 
     def _stays_by_lane(self, cursor: Cursor) -> bool:
-        """Is it still worth keeping lanes, and have they the axis of the present owners? Also while the last consumer
-        leaves, since everything then comes back in few rows."""
+        """Are lanes still worth it, and on the axis of the present owners? Also while the last consumer leaves, since
+        everything then comes back in few rows."""
         if cursor.lanes.end - cursor.lanes.base < EXACT_BELOW:
             return False
         if cursor.is_key_shared:

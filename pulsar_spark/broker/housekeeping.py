@@ -56,11 +56,9 @@ class Housekeeping:
         self._rotation = Rotation(None if layout.store.is_local else TABLES_A_LOOK)
 
     def start(self) -> None:
-        """Begin to work in the background."""
         self._background.start(self._run)
 
     def close(self) -> None:
-        """End after the step under way."""
         self._background.close()
 
     def _run(self) -> None:

@@ -59,7 +59,6 @@ def of_request(request: Request) -> Unit:
 
 
 def of_topic(state) -> Unit:
-    """The unit of a topic's state (bundle.TopicState)."""
     return Unit(TOPIC, dict(topic=str(state.topic.name), topic_id=state.topic.topic_id))
 
 

@@ -53,7 +53,6 @@ class Journal:
             )
 
     def look(self) -> None:
-        """Write the minute's line, if the minute is over."""
         if self._clock() - self._since >= LINE_SECONDS:
             self.end_minute()
 

@@ -120,11 +120,9 @@ class KeyedByLane(Keyed):
 
     @property
     def first_new(self) -> int:
-        """The place of the first new entry."""
         return len(self._at)
 
     def acks(self) -> list[tuple[int, int]]:
-        """First and last places that are acknowledged."""
         return ranges_of(np.sort(self._place[np.flatnonzero(self._wanted.acked)]))
 
     def ack_sets(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
@@ -140,7 +138,6 @@ class KeyedByLane(Keyed):
                 yield position, int(self._place[position - self._base])
 
     def returns(self) -> list[Return]:
-        """The places that their consumers gave back."""
         back = self._wanted.back
         places = np.sort(self._place[np.flatnonzero(back != NEVER)])
         entries = self._at[places]
@@ -250,7 +247,6 @@ class KeyedByLane(Keyed):
 
     @property
     def _owner_of_part(self) -> np.ndarray:
-        """The number of each lane's owner."""
         return np.array([self._owners.number(owner) for owner in self._form.parts.owners], np.int64)
 
     def _offered_again(self) -> tuple[np.ndarray, np.ndarray]:
@@ -304,7 +300,7 @@ class KeyedByLane(Keyed):
         return takes
 
     def _look_ahead(self) -> int:
-        """The limit, lower the more rows there are: an entry delivered later cuts a range into three."""
+        """The look-ahead limit, lower with more rows, since an entry delivered later cuts a range into three."""
         limit, rows = self._look_ahead_limit(), self._form.rows
         return min(limit, max((_MOST_ROWS - rows) // 2, _LEAST_LOOK_AHEAD))
 

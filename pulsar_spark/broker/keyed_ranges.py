@@ -48,7 +48,6 @@ class RangeWork(NamedTuple):
     spans: list[_Span]
 
     def acknowledged(self, ranges: Iterable[Range]) -> int:
-        """The number of newly acknowledged entries."""
         return sum(held.size for held in ranges if held.status == ACKNOWLEDGED)
 
     def dead(self, ranges: Iterable[Range]) -> Iterator[Range]:
@@ -139,7 +138,6 @@ class KeyedByRange:
         return self._cursor.unacked
 
     def acks(self) -> list[tuple[int, int]]:
-        """First and last places that are acknowledged."""
         return [(0, self.first_new - 1)] if self.known else []
 
     def ack_sets(self) -> Sequence[tuple]:

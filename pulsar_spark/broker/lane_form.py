@@ -32,7 +32,6 @@ def page_of(lane: int) -> int:
 
 
 def lane_of(page: int) -> int:
-    """The lane stored as a page."""
     return -1 - page
 
 
@@ -107,7 +106,6 @@ class LaneForm:
         return codes
 
     def ranges(self) -> Iterator[Range]:
-        """Exact ranges, by position."""
         return exact_ranges(self.states, self.codes, self._base + np.arange(len(self.codes)))
 
     def find(self, position: int) -> Range | None:
@@ -133,11 +131,9 @@ class LaneForm:
 
     @property
     def rows(self) -> int:
-        """The number of ranges."""
         return sum(len(lane.ranges) for lane in self.lanes.values())
 
     def unacked(self) -> Counter:
-        """Unacknowledged messages by consumer."""
         found = Counter()
         for held in self.every_range():
             if held.status == PENDING:
@@ -265,7 +261,6 @@ class LaneForm:
         return [*lane_ranges(self.states, self.codes[places], self._base + places)]
 
     def _forget_states(self) -> None:
-        """Renumber the states if most are no longer used."""
         if len(self.states) <= _FEW_STATES:
             return
         used = np.unique(self.codes)

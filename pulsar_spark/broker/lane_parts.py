@@ -42,7 +42,6 @@ class LaneParts:
 
     @property
     def owners(self) -> list[str | None]:
-        """The owner of each lane."""
         return [part.owner for part in self._parts]
 
     @property
@@ -51,7 +50,6 @@ class LaneParts:
         return self._parts[0].hashes.axis if self._parts else None
 
     def number(self, index: int) -> int:
-        """The number of the lane at *index*."""
         return self._parts[index].number
 
     def are_by(self, selector: Selector) -> bool:
@@ -76,7 +74,6 @@ class LaneParts:
         return self._indexes[:entries]
 
     def begin_at(self, base: int) -> None:
-        """Forget the entries before position *base*."""
         self._indexes, self._base = self._indexes[base - self._base :], base
 
     def _split(self, selector: Selector) -> None:

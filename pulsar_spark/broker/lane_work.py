@@ -29,7 +29,6 @@ class LaneWork(NamedTuple):
         return self.base + self.order[held.first : held.last + 1]
 
     def acknowledged(self, ranges: Iterable[Range]) -> int:
-        """The number of newly acknowledged entries."""
         done, passed = self.form.states.number(Range(0, 0, ACKNOWLEDGED)), self.base - self.form.base
         known = sum(
             int(np.count_nonzero(self.codes[self.order[held.first : held.last + 1]] != done))
@@ -39,7 +38,6 @@ class LaneWork(NamedTuple):
         return known + passed - int(np.count_nonzero(self.form.codes[:passed] == done))
 
     def dead(self, ranges: Iterable[Range]) -> Iterator[Range]:
-        """The dead entries in *ranges*, as exact ranges."""
         states = self.form.states
         for held in ranges:
             if held.status == DEAD:

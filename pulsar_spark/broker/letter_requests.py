@@ -72,7 +72,6 @@ class LetterRequests(Acknowledgements):
             self._letter_topics.add(asked.letter_topic)
 
     def _letter(self, draft: CursorDraft, request: Request, asked: ReconsumeLater, index: int) -> dict:
-        """The row from which a message's letter is written."""
         cursor, position = draft.cursor, request.last
         held, batch_size = cursor.find(cursor.place(position)), self.bundle.batch_size(cursor, position)
         return put_off_letter_row(

@@ -144,7 +144,6 @@ class MicroBatches:
         self._between.wait(seconds)
 
     def end(self) -> None:
-        """Log what was not logged yet."""
         self._journal.end_minute()
 
     def _run_patiently(self) -> None:

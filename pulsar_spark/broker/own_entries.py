@@ -60,7 +60,6 @@ class OwnEntries:
 
     @property
     def motion(self) -> Motion:
-        """The entries in motion now."""
         if self._motion is None or self._motion[0] != self.cursor.changes:
             held = list(self.cursor.ranges_between(DUE_BASE, APART_BASE))
             read = virtual(self.read)
@@ -136,7 +135,6 @@ class OwnEntries:
         yield from ((max(first, last_delayed + 1), last) for first, last in main if last > last_delayed)
 
     def is_apart(self, positions: np.ndarray) -> np.ndarray:
-        """Which positions are kept apart."""
         if not len(positions):
             return np.zeros(0, bool)
         return inside(positions, self._apart_between(int(positions.min()), int(positions.max())))

@@ -124,7 +124,6 @@ class Pages(Sequence[Page]):
 
     @property
     def firsts(self) -> np.ndarray:
-        """The first position of each page."""
         return self._facts[0]
 
     @property

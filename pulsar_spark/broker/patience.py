@@ -64,7 +64,6 @@ class Patience:
         self._stopping.wait(PAUSES.delay_ms(self._failures - 1) / 1000)
 
     def end(self) -> None:
-        """Note that the attempt succeeded."""
         if self.is_waiting:
             self._failures = 0
             self._waits.end(self)

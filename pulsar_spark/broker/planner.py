@@ -4,9 +4,8 @@ A **prepared plan** is built once and reads a file that each round replaces. Spa
 length, which stay (see storage.padded), so a round costs no planning. This needs one partition, without exchange and
 broadcast, which would keep their first result.
 
-Small rounds are interpreted. From :data:`COMPILED_FROM` rows on, compiled plans are used, which are prepared and run in
-in the background, so that Java compiles them. Each way has a session, from which Spark takes the choice. From
-:data:`HALVED_FROM` rows on, two plans each take half of the cursors.
+Small rounds are interpreted. From :data:`COMPILED_FROM` rows on, plans compiled in the background are used, and from
+:data:`HALVED_FROM` on two, for half of the cursors each. Each way has a session, from which Spark takes the choice.
 """
 
 import logging
@@ -74,7 +73,6 @@ class Planner:
         self._calm = Calm()
 
     def run(self, work: Work) -> list[Outcome]:
-        """The outcome for each cursor of *work*."""
         with self._calm.interrupted():
             return self._run(work)
 
@@ -143,7 +141,6 @@ class Planner:
             self._is_compiling.release()
 
     def _run_in(self) -> None:
-        """Run the compiled plans in, on separate files."""
         apart, rows = _Mode(self._compiled.application, self.folder / "run-in", _COMPILED), _acknowledged_one_by_one()
         for plan in PLANS * RUN_IN:
             self._calm.wait(self._is_ending)

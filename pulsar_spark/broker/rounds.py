@@ -140,7 +140,6 @@ class Rounds:
 
     @property
     def has_waiting_requests(self) -> bool:
-        """Are there requests that wait for the delay index?"""
         return bool(self.bundle.waiting_requests)
 
     def attempt(

@@ -172,7 +172,6 @@ class Broker(Described):
         self._while_standing_by = end_if_split
 
     def _hand_over(self) -> None:
-        """Stop after the round under way, for a split."""
         if not self._stopping.is_set():
             log.info("broker %s hands over a bundle of %s that is being split", self.broker_id, self.layout.root)
             self.is_handed_over = True
@@ -279,7 +278,6 @@ class Broker(Described):
             left_root(self.layout)
 
     def _fail(self, failure: BaseException) -> None:
-        """Stop because of *failure*; the first one counts."""
         self.failure = self.failure or failure
         self._stopping.set()
 

@@ -41,7 +41,6 @@ def set_aside(bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside])
 
 
 def is_entry(request: Request, entries: dict[str, SetAside]) -> bool:
-    """Is the request one of *entries*?"""
     return bool(entries) and of_request(request).set_aside(UnknownError(), 0).id in entries
 
 
@@ -87,7 +86,6 @@ class SetAsideRequests(Desk):
         return [self.bundle.set_aside[wanted]]
 
     def _retry(self, entry: SetAside) -> bool:
-        """Retry it; False if it failed in this round."""
         if entry.id in self._broken:
             return False
         if entry.status == REQUEST:

@@ -67,7 +67,6 @@ class Shared:
             raise self.failure
 
     def start(self) -> bool:
-        """Begin to take bundles."""
         check_there(self._folder)
         self.layout.store.make_folder(self._folder)
         self._thread.start()
@@ -108,7 +107,6 @@ class Shared:
             self._remove(self._path(self.broker_id))
 
     def _look_patiently(self) -> None:
-        """Look, or try again later if the disk fails."""
         try:
             self.look()
         except OSError as fault:
@@ -225,7 +223,6 @@ class Shared:
 
     @staticmethod
     def _remove(sign: AnyPath) -> None:
-        """Delete a sign of life and its lock."""
         sign.unlink(missing_ok=True)
         sign.with_suffix(".lock").unlink(missing_ok=True)
 

@@ -60,7 +60,6 @@ class Feed:
         threading.Thread(target=self._serve, name="pulsar-spark-feed", daemon=True).start()
 
     def close(self) -> None:
-        """Stop answering."""
         self._listener.close()
         self._folder.cleanup()
 
@@ -102,7 +101,6 @@ class RoundReader(SimpleDataSourceStreamReader):
         self._path, self._lines = path, None
 
     def initialOffset(self) -> dict:
-        """The offset before anything was seen."""
         return {}
 
     def read(self, start: dict) -> tuple[Iterator[tuple], dict]:

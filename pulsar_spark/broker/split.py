@@ -1,8 +1,7 @@
 """Split a bundle: topics with higher hashes become a bundle of their own.
 
 The serving broker ends its round and hands the bundle over. The new bundle is a clone of the tables, whose files never
-change, so deliveries and round numbers are kept. Each part commits a round with its slice; the lower part gets
-unanswered requests (see _pass_over). Writes in order, and what a crash after each leaves:
+change, so deliveries and round numbers are kept. Writes in order, and what a crash after each leaves:
 
 1. The layout version, by which older releases refuse the root, and a round of the whole, which fences its broker:
    nothing else.

@@ -180,7 +180,6 @@ class Cursor(PagedRanges):
         return position if self.due is None else self.due.place(position)
 
     def is_part(self, position: int) -> bool:
-        """Is the entry a chunk that completes no message?"""
         return self.chunked is not None and bool(self.chunked.groups.are_parts(np.array([position]))[0])
 
     def is_done(self, place: int) -> bool:
@@ -210,7 +209,6 @@ class Cursor(PagedRanges):
         return dropped
 
     def load_lanes(self, lanes: LaneForm) -> None:
-        """Take over lanes read from the table."""
         self.lanes, self.unacked = lanes, lanes.unacked()
 
     def stored(self, lanes: LaneForm) -> None:

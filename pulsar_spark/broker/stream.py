@@ -64,7 +64,6 @@ class Stream:
         self._started = 0.0
 
     def start(self) -> None:
-        """Start a query, unless the broker is stopping."""
         with self._changing:
             if self._stopping.is_set():
                 return

@@ -41,7 +41,6 @@ class TopicNews:
         self.ask([name])
 
     def drop(self, state: "TopicState") -> None:
-        """Remove a deleted topic."""
         self._by_announcement.pop(announcement_of(state.topic.path), None)
 
     def ask(self, names: Iterable[str] | None = None) -> None:

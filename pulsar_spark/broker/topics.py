@@ -68,7 +68,6 @@ class TopicState:
         return found
 
     def hashes(self, partition: int) -> EntryHashes:
-        """The sticky-key hashes of a partition's entries."""
         found = self.entry_hashes.get(partition)
         if found is None:
             found = self.entry_hashes[partition] = EntryHashes(self.topic.path, self.ledgers(partition))
@@ -89,7 +88,6 @@ class TopicState:
                 columns[partition].let_go(position)
 
     def chunks(self, partition: int) -> ChunkGroups:
-        """The chunked messages of a partition."""
         found = self.chunk_groups.get(partition)
         if found is None:
             found = self.chunk_groups[partition] = ChunkGroups(
@@ -109,7 +107,6 @@ class TopicState:
 
     @property
     def has_chunks(self) -> bool:
-        """Does any partition have chunks?"""
         return any(ledgers.last_chunk_position >= 0 for ledgers in self.partitions.values())
 
     def has_partition(self, partition: int) -> bool:

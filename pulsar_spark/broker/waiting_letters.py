@@ -54,7 +54,6 @@ class Left(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """The number of letters."""
         return letters_in(
             {"first": self.first, "last": self.last, "ack_set": self.ack_set, "batch_size": self.fact["batch_size"]}
         )
@@ -143,7 +142,6 @@ class WaitingLetters:
         _log_left(left)
 
     def facts(self) -> list[dict]:
-        """Rows that changed since the last call."""
         rows = [*self._changed.values(), *(self._letterless_row(key) for key in sorted(self._counted))]
         self._changed, self._counted = {}, set()
         return rows

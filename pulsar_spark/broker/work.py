@@ -32,7 +32,6 @@ class Rows:
             column += values
 
     def table(self) -> pa.Table:
-        """All rows, kind by kind."""
         return pa.concat_tables(
             [SCHEMA.empty_table(), *(self._table_of(kind) for kind, cursors in self._cursors.items() if cursors)]
         )
@@ -73,7 +72,7 @@ class Work(NamedTuple):
 
 
 class ConsumerOutcome(NamedTuple):
-    """Of a consumer: permits left, is it blocked, messages delivered and redelivered."""
+    """A consumer's permits left, is it blocked, messages delivered and redelivered."""
 
     consumer_id: str
     permits: int
@@ -83,7 +82,7 @@ class ConsumerOutcome(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Of a cursor: planned ranges by position, is it blocked, messages delivered and redelivered, consumers."""
+    """A cursor's planned ranges by position, is it blocked, messages delivered and redelivered, consumers."""
 
     ranges: list[Range]
     is_blocked: bool

@@ -1,9 +1,9 @@
 """Projections, written in order after a round is committed.
 
-A projection decides nothing: it is a function of committed rows, so it can be made again.
+A projection decides nothing: it is a function of committed rows.
 
-- It is written after every round except a take-over, before the next one, from rows of its kinds. Only the latest round
-  can lack it; whoever loads the bundle writes it again, with *is_again*.
+- It is written after every round except a take-over, before the next one. Only the latest round can lack it; whoever
+  loads the bundle writes it again, with *is_again*.
 - Its appends are transactions with the round's number, written once. They depend on no other clock, and no earlier
   broker's memory.
 - What cannot be written is recorded in the next round and tried again (see waiting_letters). Only errors of the whole

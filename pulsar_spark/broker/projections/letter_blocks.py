@@ -28,7 +28,6 @@ class Letters(NamedTuple):
 
     @property
     def count(self) -> int:
-        """The number of letters."""
         return len(self.orders)
 
     def part(self, begin: int, end: int) -> "Letters":

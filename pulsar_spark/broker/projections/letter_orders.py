@@ -32,7 +32,6 @@ class Order(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """The number of letters."""
         return letters_in(self.fact)
 
     @property

@@ -47,7 +47,6 @@ def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letters | Left]:
 
 
 def is_gone(bundle: Bundle, fact: dict) -> bool:
-    """Was the topic of a letter row's messages deleted?"""
     try:
         return _state_of(bundle, fact) is None
     except Exception as error:

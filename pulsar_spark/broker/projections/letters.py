@@ -1,11 +1,9 @@
 """Writes letters from the rows of the round that declared entries dead or put messages off.
 
-Letters are a projection of ``cursor_ledger``. Appends are transactions with the round's number, and the next round
-begins after them, so a crash leaves only the latest round without letters; the next start writes missing ones.
-
-A round's letters for one topic are written together, in commits of bounded size. What fails waits (see
-waiting_letters), and for one round so do later letters for that topic, so that a numbered commit never changes. Waiting
-letters have transactions of their own.
+Appends are transactions with the round's number, and the next round begins after them, so a crash leaves only the
+latest round without letters; the next start writes them. A round's letters for one topic are written together, in
+commits of bounded size. What fails waits (see waiting_letters), and for one round so do later letters for that topic,
+so that a numbered commit never changes.
 """
 
 import zlib
@@ -67,7 +65,6 @@ def _by_table(orders: list[Order]) -> Iterable[list[Order]]:
 
 
 def _subscriptions(bundle: Bundle, round_number: int, orders: list[Order]) -> list[Request]:
-    """Requests for the initial subscriptions that letter topics lack."""
     wanted = {
         (order.topic, partition, order.initial_subscription): None
         for order in orders
@@ -159,7 +156,6 @@ class _Commits:
 
     @property
     def _identity(self) -> str:
-        """The publish id of the next commit."""
         return publish_id(self._now // 1000, zlib.crc32(f"{self._app_id}/{self._number}".encode()) << 32 | self._round)
 
     def _take(self, letters: Letters) -> None:
