@@ -16,8 +16,8 @@ SMALL_MESSAGES, SMALL_BYTES = 100_000, 64 * 1024 * 1024
 
 
 class Compaction(NamedTuple):
-    """Messages of *topic* after the horizons of *view*, up to table version *until*, and the view's own, for the
-    partitions in *behind*, which have new ones."""
+    """What to compact of *topic*: messages after the horizons of *view*, up to table version *until*, and the view's
+    own, for the partitions in *behind*, which have new ones."""
 
     topic: Topic
     view: CompactedView

@@ -88,7 +88,7 @@ class OwnEntries:
         return (times > self.since) & (positions >= self.floor)
 
     def waiting_between(self, first: int, last: int) -> np.ndarray:
-        """Its own in first..last neither looked at nor apart."""
+        """Its own positions in first..last neither looked at nor apart."""
         return self.unlooked(*self._own_between(first, last))
 
     def unfinished_between(self, first: int, last: int) -> np.ndarray:
@@ -101,7 +101,7 @@ class OwnEntries:
         return positions[is_unfinished | inside(positions, self._apart_between(first, last, but=ACKNOWLEDGED))]
 
     def own_between(self, first: int, last: int) -> np.ndarray:
-        """Its own in first..last, in any state."""
+        """Its own positions in first..last, in any state."""
         return self._own_between(first, last)[0]
 
     def _own_between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:

@@ -178,10 +178,11 @@ class Broker(Described):
             self._stopping.set()
 
     def start(self, standby_seconds: float | None = None) -> bool:
-        """Take the bundle over and start the query; False if stopped or out of time before.
+        """Take the bundle over, standing by while another broker serves it, and start the query; False if stopped or
+        out of time before.
 
         It replaces a broker of this process on the same root, so a notebook cell can run again; with *standby_seconds*
-        it stands by instead.
+        it stands by for that one, too.
         """
         atexit.register(self.close)
         if standby_seconds is None:

@@ -102,7 +102,7 @@ class TopicState:
 
     @property
     def has_news(self) -> bool:
-        """Has the log commits to number, and may it go on? Microseconds."""
+        """Has the log commits to number, and may numbering continue? Takes microseconds."""
         return self.log.has(self.version + 1) and (self.error is None or may_go_on(self))
 
     @property
