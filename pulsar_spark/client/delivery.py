@@ -170,8 +170,9 @@ class Delivery:
 
 
 def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
-    """The last deliveries in *queue* (of one subscription) with at least *messages* messages, whole; none if the queue
-    has fewer.
+    """The last deliveries in *queue* (of one subscription) with at least *messages* messages, or as many as there are.
+
+    They stay whole, and begin where the round and place of the first identify the tail.
     """
     if not queue or messages <= 0:
         return []

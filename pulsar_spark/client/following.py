@@ -1,5 +1,5 @@
 """Periodic checks of a client: for topics of a pattern, new partitions, and, in a thread that never waits for a
-broker, claims on topics.
+broker, claims on topics. A check that fails is logged and repeated later.
 """
 
 import threading

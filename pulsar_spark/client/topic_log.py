@@ -45,8 +45,8 @@ class TopicLog:
     def start_at(
         self, ledger_id: int, passed: Mapping[int, int] = MappingProxyType({}), published_since: datetime | None = None
     ) -> Iterator[tuple[int, Run]]:
-        """Start at publish commit *ledger_id*, or after that in *passed*. Return lazily the runs, by partition, that
-        only ``ledgers`` still has, from the first with a message *published_since*.
+        """Start at publish commit *ledger_id*, or after the commit up to which a partition was *passed*. Return lazily
+        the runs, by partition, that only ``ledgers`` still has, from the first with a message *published_since*.
         """
         self._publish_ids.clear()
         self._gone = trimmed_ledgers(self._topic.path, self._partitions)

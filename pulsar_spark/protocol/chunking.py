@@ -11,7 +11,7 @@ chunk                                 verdict             the group then
 the next one expected                 TAKEN               expects the one after it (1.11)
 the next one, and the last of all     COMPLETES           is closed: the message lies where this chunk lies
 one it has                            REPEATED            stays as it is (1.12)
-one behind the next                   GAP                 is thrown away (1.13)
+one beyond the next                   GAP                 is thrown away (1.13)
 any but 0 while nothing is open       NO_FIRST            stays closed (1.13)
 the next, with another chunk count    DISAGREES           is thrown away: one of the two counts lies
 outside 0..num_chunks_from_msg - 1    MALFORMED           is thrown away: it is a chunk of no message

@@ -4,7 +4,7 @@ Rule: ConsumerImpl.increaseAvailablePermits, semantics 4.1, 4.3 and 0.7. The cli
 then what left the queue, once that is half of it. With queue size 0, each waiting call has one permit.
 
 **A queue that grows.** A round brings at most one queue. So the queue grows fourfold, up to ``most``, if a round
-finds it empty and brings at least half of it, once a queue full was taken since it last grew. It shrinks to two
+finds it empty and brings at least half of it. It grows again once a queue full was taken. It shrinks to two
 seconds' worth of taken messages, at least the requested size, by requesting less or returning unseen messages
 (:meth:`Permits.too_many`). Source: PIP-74, ConsumerBase.expectMoreIncomingMessages and
 ConsumerImpl.updateAutoScaleReceiverQueueHint, which double and shrink by memory.
@@ -52,7 +52,7 @@ class Permits:
 
     @property
     def until_asked(self) -> int:
-        """After how many more messages leave the queue the next permits are requested."""
+        """How many more messages must leave the queue before permits are requested."""
         return max(1, self.queue_size // 2 - self._used)
 
     @property
@@ -145,8 +145,8 @@ class Permits:
         return self._debt
 
     def give_back(self, messages: int) -> int:
-        """These waiting messages (possibly none) were returned; a queue that shrank requests fewer again, perhaps at
-        once.
+        """These waiting messages (possibly none) were returned: permits for them, less what a shrunk queue owes, and
+        for those that left, if due.
         """
         return self._paid(messages) + self._ask()
 
