@@ -10,7 +10,7 @@ With ``--available-now``, for scheduled runs, the broker ends when all work is d
 import argparse
 import logging
 
-from pulsar_spark.broker.process import run_broker
+from pulsar_spark.broker.service.process import run_broker
 from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS

@@ -42,7 +42,7 @@ class BundleVerbs:
         split, then continues to serve. :class:`NotAllowedError` if the broker does not hand it over,
         :class:`InvalidConfiguration` for an unknown bundle.
         """
-        from pulsar_spark.broker.split import split_bundle  # here, because it imports all that a round needs
+        from pulsar_spark.broker.bundle.split import split_bundle  # here, because it imports all that a round needs
 
         require_root(self.layout)
         wanted, bundles = parse_range(bundle), bundles_of(self.layout)

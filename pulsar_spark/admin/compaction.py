@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pulsar_spark.broker.compaction import compact
-from pulsar_spark.broker.compaction_plan import Compaction, Written
+from pulsar_spark.broker.compaction.compaction import compact
+from pulsar_spark.broker.compaction.compaction_plan import Compaction, Written
 from pulsar_spark.storage.compaction.compacted import DURATION_MS, REMOVED, SUCCEED_TIME_MS, CompactedView
 from pulsar_spark.storage.compaction.compaction_status import compaction_status
 from pulsar_spark.storage.layout import Layout
@@ -28,7 +28,7 @@ class TopicCompaction:
         found, partitions = resolve_topic(self.layout, topic)
 
         def by_spark(asked: Compaction) -> Written:
-            from pulsar_spark.broker.compaction_job import SparkCompaction
+            from pulsar_spark.broker.compaction.compaction_job import SparkCompaction
 
             return SparkCompaction(spark())(asked)
 

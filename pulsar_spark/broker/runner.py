@@ -17,22 +17,22 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from pulsar_spark.broker.clock import steady_micros
-from pulsar_spark.broker.compaction_job import SparkCompaction
-from pulsar_spark.broker.compaction_upkeep import CompactionUpkeep
-from pulsar_spark.broker.delay_build import SparkBuild
-from pulsar_spark.broker.delay_index import DelayIndex
-from pulsar_spark.broker.delay_upkeep import DelayUpkeep
-from pulsar_spark.broker.drafts import RoundResult
-from pulsar_spark.broker.housekeeping import Housekeeping
-from pulsar_spark.broker.load_bundle import load_bundle
-from pulsar_spark.broker.micro_batches import MAY_PASS, MicroBatches
-from pulsar_spark.broker.patience import Patience, Waits
-from pulsar_spark.broker.planner import Planner, compile_after_seconds
-from pulsar_spark.broker.rounds import Rounds
-from pulsar_spark.broker.same_process import replace_former
-from pulsar_spark.broker.stream import Stream
-from pulsar_spark.broker.tenure import Tenure, new_broker_id, remove_what_others_left
+from pulsar_spark.broker.bundle.clock import steady_micros
+from pulsar_spark.broker.bundle.load_bundle import load_bundle
+from pulsar_spark.broker.compaction.compaction_job import SparkCompaction
+from pulsar_spark.broker.compaction.compaction_upkeep import CompactionUpkeep
+from pulsar_spark.broker.delays.delay_build import SparkBuild
+from pulsar_spark.broker.delays.delay_index import DelayIndex
+from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
+from pulsar_spark.broker.requests.drafts import RoundResult
+from pulsar_spark.broker.round.planner import Planner, compile_after_seconds
+from pulsar_spark.broker.round.rounds import Rounds
+from pulsar_spark.broker.service.micro_batches import MAY_PASS, MicroBatches
+from pulsar_spark.broker.service.patience import Patience, Waits
+from pulsar_spark.broker.service.same_process import replace_former
+from pulsar_spark.broker.service.stream import Stream
+from pulsar_spark.broker.service.tenure import Tenure, new_broker_id, remove_what_others_left
+from pulsar_spark.broker.upkeep.housekeeping import Housekeeping
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS

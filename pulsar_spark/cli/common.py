@@ -77,7 +77,7 @@ def errors_as_one_line() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.exit(exit_code(signal.SIGINT))
     except _errors_of_java() as error:
-        from pulsar_spark.broker.isolation import is_spark_gone
+        from pulsar_spark.broker.round.isolation import is_spark_gone
 
         if not is_spark_gone(error):
             raise

@@ -79,7 +79,7 @@ def broker(
     if root is None:
         raise typer.BadParameter("give the folder of the tables", param_hint="--root")
     announce_start(root)  # before Spark is imported, which takes seconds
-    from pulsar_spark.broker.process import run_broker
+    from pulsar_spark.broker.service.process import run_broker
 
     set_up_logging(log_level, log_format, default_level=LogLevel.info)
     log.info("broker of root %s starts", root)
@@ -135,7 +135,7 @@ def archive_classes_(as_json: Json = False):
     """Archive the classes that Spark loads, so that this user's brokers on this machine start faster. Run it again
     after an upgrade of Spark or Java.
     """
-    from pulsar_spark.broker.class_archive import archive_classes
+    from pulsar_spark.broker.service.class_archive import archive_classes
 
     path = archive_classes()
     if as_json:

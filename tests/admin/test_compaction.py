@@ -8,9 +8,9 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import compaction_plan, compaction_upkeep
-from pulsar_spark.broker.compaction import bytes_behind
-from pulsar_spark.broker.compaction_upkeep import CompactionUpkeep
+from pulsar_spark.broker.compaction import compaction_plan, compaction_upkeep
+from pulsar_spark.broker.compaction.compaction import bytes_behind
+from pulsar_spark.broker.compaction.compaction_upkeep import CompactionUpkeep
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound
 from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.compaction.compaction_status import compacting

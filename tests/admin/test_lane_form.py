@@ -5,7 +5,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.round_rows import PageRows
+from pulsar_spark.broker.round.round_rows import PageRows
 from pulsar_spark.frames.backlog import Backlog
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.lanes import hashes_by_owner

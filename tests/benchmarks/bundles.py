@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.protocol.bundles import topic_hash
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of

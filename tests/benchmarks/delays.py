@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.delay_build import SparkBuild
-from pulsar_spark.broker.delay_upkeep import DelayUpkeep
-from pulsar_spark.broker.load_bundle import load_bundle
+from pulsar_spark.broker.bundle.load_bundle import load_bundle
+from pulsar_spark.broker.delays.delay_build import SparkBuild
+from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.frames import consume, publish
 from pulsar_spark.storage.delta.commits import now_micros

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from pulsar_spark.broker.load_bundle import load_bundle
-from pulsar_spark.broker.pages import MAX_PAGE_RANGES
-from pulsar_spark.broker.state import Cursor
+from pulsar_spark.broker.bundle.load_bundle import load_bundle
+from pulsar_spark.broker.cursors.pages import MAX_PAGE_RANGES
+from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.packed_ranges import PackedRanges
 from pulsar_spark.storage.delta.log import TableLog

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from pulsar_spark.broker import housekeeping
+from pulsar_spark.broker.upkeep import housekeeping
 from pulsar_spark.storage.delta import checkpoints, definitions
 from pulsar_spark.storage.upkeep import housekeeping as storage_housekeeping
 from pulsar_spark.storage.upkeep import kept_tables, shortening

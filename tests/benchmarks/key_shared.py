@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.lane_form import Lane
+from pulsar_spark.broker.key_shared.lane_form import Lane
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.hash_ranges import Owners

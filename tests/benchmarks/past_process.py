@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.load_bundle import load_bundle
+from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.storage.delta.table_parts import give_memory_back
 from pulsar_spark.storage.layout import Layout
 from tests.benchmarks.bench import resident_memory, seconds

@@ -12,11 +12,11 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.broker import rounds as rounds_module
-from pulsar_spark.broker.drafts import requests_of
-from pulsar_spark.broker.load_bundle import load_bundle
-from pulsar_spark.broker.planner import Planner
-from pulsar_spark.broker.rounds import RoundResult, Rounds
+from pulsar_spark.broker.bundle.load_bundle import load_bundle
+from pulsar_spark.broker.requests.drafts import requests_of
+from pulsar_spark.broker.round import rounds as rounds_module
+from pulsar_spark.broker.round.planner import Planner
+from pulsar_spark.broker.round.rounds import RoundResult, Rounds
 from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.delta.tables import AppendTable

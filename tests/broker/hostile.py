@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.reading import read_asked
+from pulsar_spark.broker.requests.reading import read_asked
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest

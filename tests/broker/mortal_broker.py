@@ -21,10 +21,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pulsar_spark.broker import delay_head, delay_index
-from pulsar_spark.broker.load_bundle import load_bundle
-from pulsar_spark.broker.reading import read_asked
-from pulsar_spark.broker.rounds import Rounds
+from pulsar_spark.broker.bundle.load_bundle import load_bundle
+from pulsar_spark.broker.delays import delay_head, delay_index
+from pulsar_spark.broker.requests.reading import read_asked
+from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.storage.delta import checkpoints, tables
 from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.layout import Layout

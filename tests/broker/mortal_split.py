@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.storage.layout import Layout
 from tests.broker.mortal_broker import mortal
 from tests.support.faults import wrap_writes

@@ -4,7 +4,7 @@
 import sys
 from unittest.mock import Mock
 
-from pulsar_spark.broker import process
+from pulsar_spark.broker.service import process
 from tests.support.plain_broker import PlainBroker
 
 

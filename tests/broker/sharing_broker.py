@@ -3,7 +3,7 @@
 
 import sys
 
-from pulsar_spark.broker.shared import Shared
+from pulsar_spark.broker.service.shared import Shared
 from tests.support.plain_broker import PlainBroker
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.admin.upkeep import trim
-from pulsar_spark.broker.journal import Journal
-from pulsar_spark.broker.reading import read_asked
+from pulsar_spark.broker.bundle.journal import Journal
+from pulsar_spark.broker.requests.reading import read_asked
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.policies import POLICIES
 from tests.broker.hostile import HEALTHY, ILL, SICK, HostileRoot, commit_file, data_files, request

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pulsar_spark.broker import pages
-from pulsar_spark.broker.affected import affected_ranges, offered_ranges
-from pulsar_spark.broker.drafts import CursorDraft, Return
-from pulsar_spark.broker.state import Cursor
+from pulsar_spark.broker.cursors import pages
+from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.gathering.affected import affected_ranges, offered_ranges
+from pulsar_spark.broker.requests.drafts import CursorDraft, Return
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
@@ -36,7 +36,7 @@ RANGES = [
 def asked(monkeypatch, request) -> CursorDraft:
     """A Shared cursor with three pages of three ranges."""
     monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 3)
-    monkeypatch.setattr("pulsar_spark.broker.affected.PACKED_FROM", request.param)
+    monkeypatch.setattr("pulsar_spark.broker.gathering.affected.PACKED_FROM", request.param)
     cursor = Cursor(CursorKey("topic", -1, "s"), "t", -1, 20, "Shared")
     cursor.replace(set(), RANGES)
     return CursorDraft(cursor)

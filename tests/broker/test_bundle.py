@@ -3,7 +3,7 @@ known."""
 
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import topics as topics_module
+from pulsar_spark.broker.bundle import topics as topics_module
 from pulsar_spark.storage.topics.topics import create_topic, delete_topic, read_topic
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine

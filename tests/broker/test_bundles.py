@@ -9,9 +9,9 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import split as splitting
-from pulsar_spark.broker.split import split_bundle
-from pulsar_spark.broker.topic_news import TopicNews
+from pulsar_spark.broker.bundle import split as splitting
+from pulsar_spark.broker.bundle.split import split_bundle
+from pulsar_spark.broker.bundle.topic_news import TopicNews
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange, topic_hash
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED

@@ -9,8 +9,8 @@ from datetime import datetime, timezone
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import gather
-from pulsar_spark.broker.candidates import next_due
+from pulsar_spark.broker.gathering import gather
+from pulsar_spark.broker.round.candidates import next_due
 from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.packing import unpacked, unpacked_stretches

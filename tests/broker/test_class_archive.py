@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_spark.broker import class_archive
+from pulsar_spark.broker.service import class_archive
 from pulsar_spark.errors import UnknownError
 from pulsar_spark.storage import session
 

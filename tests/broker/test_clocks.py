@@ -6,8 +6,8 @@ Rule: broker.clock. Times are milliseconds of the machine's clock; ``ahead`` is 
 
 import pytest
 
-from pulsar_spark.broker.clock import BundleClock, Instant
-from pulsar_spark.broker.rounds import Rounds
+from pulsar_spark.broker.bundle.clock import BundleClock, Instant
+from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from tests.support.requests import On, keep_alive
 from tests.support.spark_engine import new_engine

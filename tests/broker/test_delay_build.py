@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import delay_build, delay_upkeep
-from pulsar_spark.broker.delay_build import SparkBuild
-from pulsar_spark.broker.delay_index import DelayIndex
-from pulsar_spark.broker.delay_upkeep import DelayUpkeep
-from pulsar_spark.broker.topics import Topics
+from pulsar_spark.broker.bundle.topics import Topics
+from pulsar_spark.broker.delays import delay_build, delay_upkeep
+from pulsar_spark.broker.delays.delay_build import SparkBuild
+from pulsar_spark.broker.delays.delay_index import DelayIndex
+from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.frames import publish
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.storage.delay_index.delay_buckets import EVER
@@ -72,7 +72,7 @@ def test_spark_indexes_what_the_driver_would(spark, topic, layout, monkeypatch):
     for name in ("SEGMENT_ENTRIES", "_LEAST_FILE_ENTRIES"):
         monkeypatch.setattr(delay_build, name, 500)
     monkeypatch.setitem(delay_build._WRITTEN, "parquet.block.row.count.limit", "500")
-    monkeypatch.setattr("pulsar_spark.broker.delay_index.AT_ONCE", 10)
+    monkeypatch.setattr("pulsar_spark.broker.delays.delay_index.AT_ONCE", 10)
     index = DelayIndex(layout)
     index.is_attended = True
     upkeep = DelayUpkeep(index, SparkBuild(spark, index.table, index.places))

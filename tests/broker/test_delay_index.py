@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import delay_commits, delay_head
-from pulsar_spark.broker.delay_index import DelayIndex
-from pulsar_spark.broker.delay_upkeep import DelayUpkeep
+from pulsar_spark.broker.delays import delay_commits, delay_head
+from pulsar_spark.broker.delays.delay_index import DelayIndex
+from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.errors import BrokerFenced, CorruptState, DelayIndexNotReady
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.delay_index.delay_buckets import EVER
@@ -361,7 +361,7 @@ def test_repair_asks_the_broker_or_removes_the_index_where_none_serves(root):
 def test_a_large_run_is_pending_until_it_is_indexed_in_the_background(indexed, monkeypatch):
     """Until then its topic partition is ready up to its first deliver time, as its file's footer says."""
     indexed.publish([4, 60])
-    monkeypatch.setattr("pulsar_spark.broker.delay_index.AT_ONCE", 1)
+    monkeypatch.setattr("pulsar_spark.broker.delays.delay_index.AT_ONCE", 1)
     indexed.index.is_attended = True
     indexed.publish([50, 40, 70], delayed_after=5 * MS)
     assert indexed.index.ready_until(indexed.topic_id, -1) == 5 * MS

@@ -6,8 +6,9 @@ from collections import Counter
 
 import pytest
 
-from pulsar_spark.broker import delay_head, delay_upkeep, patience
+from pulsar_spark.broker.delays import delay_head, delay_upkeep
 from pulsar_spark.broker.runner import Broker
+from pulsar_spark.broker.service import patience
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
@@ -196,7 +197,7 @@ def test_a_broker_that_waits_stops_when_it_is_told(root):
 
 
 def test_a_failing_disk_does_not_end_the_thread_of_the_lease(root, monkeypatch, caplog):
-    from pulsar_spark.broker import tenure
+    from pulsar_spark.broker.service import tenure
 
     monkeypatch.setattr(tenure, "LEASE_SECONDS", 0.04)
     with caplog.at_level(logging.INFO, "pulsar_spark.broker"), PlainBroker(root):

@@ -8,11 +8,13 @@ import shutil
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import delay_index, numbering, promotion, unread_runs
-from pulsar_spark.broker.candidates import next_due
-from pulsar_spark.broker.delay_upkeep import DelayUpkeep
-from pulsar_spark.broker.load_bundle import load_bundle
-from pulsar_spark.broker.reading import read_asked
+from pulsar_spark.broker.bundle import numbering
+from pulsar_spark.broker.bundle.load_bundle import load_bundle
+from pulsar_spark.broker.delays import delay_index, promotion
+from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
+from pulsar_spark.broker.gathering import unread_runs
+from pulsar_spark.broker.requests.reading import read_asked
+from pulsar_spark.broker.round.candidates import next_due
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.packing import unpacked

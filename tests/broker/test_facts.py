@@ -7,8 +7,8 @@ import pulsar_spark
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, OF_ONE_ROUND
 
 PACKAGE = Path(pulsar_spark.__file__).parent
-HOME = PACKAGE / "broker" / "facts.py"
-RANGES = PACKAGE / "broker" / "round_rows.py"
+HOME = PACKAGE / "broker" / "round" / "facts.py"
+RANGES = PACKAGE / "broker" / "round" / "round_rows.py"
 KINDS = {*KEYS, *OF_ONE_ROUND}
 OTHER_TABLES = {
     "storage/cursor_ledger/reprocessing.py": "rows of reprocessing",
@@ -39,7 +39,9 @@ def test_no_other_module_builds_rows_of_a_round():
         name = path.relative_to(PACKAGE).as_posix()
         if path not in (HOME, RANGES) and name not in OTHER_TABLES and (kinds := kinds_built(path) & KINDS):
             builders[name] = kinds
-    assert not {name: kinds for name, kinds in builders.items() if not name.startswith("admin/")}, "use broker/facts.py"
+    assert not {name: kinds for name, kinds in builders.items() if not name.startswith("admin/")}, (
+        "use broker/round/facts.py"
+    )
     assert builders in ({}, {"admin/policies.py": {"policy"}}), "requests have a kind of that name, and only there"
 
 

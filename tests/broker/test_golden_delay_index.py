@@ -17,9 +17,9 @@ Where we differ on purpose:
 import numpy as np
 import pytest
 
-from pulsar_spark.broker.delay_index import DelayIndex
-from pulsar_spark.broker.delay_upkeep import DelayUpkeep
-from pulsar_spark.broker.promotion import Promotion
+from pulsar_spark.broker.delays.delay_index import DelayIndex
+from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
+from pulsar_spark.broker.delays.promotion import Promotion
 from pulsar_spark.protocol.delays import are_delayed
 from tests.protocol.golden import cases, named
 from tests.support.spark_engine import new_engine

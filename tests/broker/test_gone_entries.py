@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import gather
-from pulsar_spark.broker.lane_form import page_of
+from pulsar_spark.broker.gathering import gather
+from pulsar_spark.broker.key_shared.lane_form import page_of
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.frames.lane_deliveries import LaneRange, exact
 from pulsar_spark.protocol.cursor import PENDING

@@ -16,11 +16,12 @@ import pytest
 from typer.testing import CliRunner
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import housekeeping, snapshots
-from pulsar_spark.broker.housekeeping import Housekeeping
-from pulsar_spark.broker.process import run_broker
-from pulsar_spark.broker.rounds import REQUESTS_UNSAID
+from pulsar_spark.broker.round import snapshots
+from pulsar_spark.broker.round.rounds import REQUESTS_UNSAID
 from pulsar_spark.broker.runner import Broker
+from pulsar_spark.broker.service.process import run_broker
+from pulsar_spark.broker.upkeep import housekeeping
+from pulsar_spark.broker.upkeep.housekeeping import Housekeeping
 from pulsar_spark.cli import app
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delta import checkpoints, table_parts
@@ -82,7 +83,7 @@ def housekeeper(engine: SparkEngine) -> Housekeeping:
 def test_clients_go_on_while_the_broker_keeps_house_and_it_says_what_it_did(tmp_path, caplog):
     root = tmp_path / "root"
     with (
-        caplog.at_level(logging.WARNING, "pulsar_spark.broker.housekeeping"),
+        caplog.at_level(logging.WARNING, "pulsar_spark.broker.upkeep.housekeeping"),
         PlainBroker(root, housekeeping=True) as broker,
     ):
         client = pulsar.Client(f"delta:{root}")
@@ -183,7 +184,7 @@ def test_on_a_full_disk_what_is_to_go_goes(engine):
 
 LIMITED = """
 import logging, resource, sys
-from pulsar_spark.broker.housekeeping import Housekeeping
+from pulsar_spark.broker.upkeep.housekeeping import Housekeeping
 from pulsar_spark.storage.upkeep import joining
 from pulsar_spark.storage.layout import Layout
 

@@ -9,10 +9,13 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import absorb, gather, isolation, maintenance, rounds, set_aside
-from pulsar_spark.broker.acknowledgements import Acknowledgements
-from pulsar_spark.broker.members import Members
-from pulsar_spark.broker.work import Work
+from pulsar_spark.broker.cursors.members import Members
+from pulsar_spark.broker.gathering import gather
+from pulsar_spark.broker.requests import set_aside
+from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
+from pulsar_spark.broker.round import absorb, isolation, rounds
+from pulsar_spark.broker.round.work import Work
+from pulsar_spark.broker.upkeep import maintenance
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.broker.hostile import HEALTHY, ILL, SICK, WELL, HostileRoot, request

@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from pulsar_spark.broker.drafts import RoundResult
-from pulsar_spark.broker.journal import Journal
+from pulsar_spark.broker.bundle.journal import Journal
+from pulsar_spark.broker.requests.drafts import RoundResult
 from tests.frames.plain import Seconds
 from tests.support.requests import On
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pulsar_spark.broker import gather
-from pulsar_spark.broker.candidates import next_due
+from pulsar_spark.broker.gathering import gather
+from pulsar_spark.broker.round.candidates import next_due
 from tests.support.model_keys import Key
 from tests.support.requests import On
 

@@ -6,8 +6,9 @@ from weakref import ref
 
 import pytest
 
-from pulsar_spark.broker import gather, keyed, keyed_lanes
-from pulsar_spark.broker.lane_form import LaneForm
+from pulsar_spark.broker.gathering import gather
+from pulsar_spark.broker.key_shared import keyed, keyed_lanes
+from pulsar_spark.broker.key_shared.lane_form import LaneForm
 from tests.broker.test_key_shared_dues import ON, TOPIC, join, keys
 
 

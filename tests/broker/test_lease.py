@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from pulsar_spark.broker.tenure import STALE_SECONDS, remove_what_others_left
+from pulsar_spark.broker.service.tenure import STALE_SECONDS, remove_what_others_left
 from pulsar_spark.storage.processes import lease as lease_module
 from pulsar_spark.storage.processes import lease_file
 from pulsar_spark.storage.processes.lease import BundleLease

@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import rounds as rounds_module
-from pulsar_spark.broker.projections import letters as letters_module
+from pulsar_spark.broker.letters import letters as letters_module
+from pulsar_spark.broker.round import rounds as rounds_module
 from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.liveness import LOOK_SECONDS, MOST_LOOKS, REMEMBERED_SECONDS, TIDY_SECONDS, Liveness
 from pulsar_spark.broker.runner import Broker
+from pulsar_spark.broker.service.liveness import LOOK_SECONDS, MOST_LOOKS, REMEMBERED_SECONDS, TIDY_SECONDS, Liveness
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.held_file import machine
@@ -155,10 +155,10 @@ def test_a_thousand_clients_are_looked_at_within_a_second_and_no_faster(layout, 
     clock, looked = Clock(), []
     liveness = Liveness(layout, clock)
     monkeypatch.setattr(
-        "pulsar_spark.broker.liveness.is_gone",
+        "pulsar_spark.broker.service.liveness.is_gone",
         lambda layout, client_id: looked.append(client_id) or client_id == "client999",
     )
-    monkeypatch.setattr("pulsar_spark.broker.liveness.is_watched", lambda layout, client_id: True)
+    monkeypatch.setattr("pulsar_spark.broker.service.liveness.is_watched", lambda layout, client_id: True)
     connected = [f"client{number}" for number in range(1000)]
     gone_at = None
     for look in range(110):

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from pulsar_spark.broker import requests
-from pulsar_spark.broker.admission import MOST_DELAY_MS
-from pulsar_spark.broker.drafts import RoundDraft, requests_of
-from pulsar_spark.broker.requests import Intake
+from pulsar_spark.broker.requests import requests
+from pulsar_spark.broker.requests.admission import MOST_DELAY_MS
+from pulsar_spark.broker.requests.drafts import RoundDraft, requests_of
+from pulsar_spark.broker.requests.requests import Intake
 from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SetAside
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.requests import On

@@ -2,7 +2,8 @@
 
 import pytest
 
-from pulsar_spark.broker import affected, pages
+from pulsar_spark.broker.cursors import pages
+from pulsar_spark.broker.gathering import affected
 from pulsar_spark.storage.cursor_ledger import range_rows
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pulsar_spark.broker.drafts import Request
-from pulsar_spark.broker.projections import behind_rounds
-from pulsar_spark.broker.projections.behind_rounds import Projection
+from pulsar_spark.broker.letters import behind_rounds
+from pulsar_spark.broker.letters.behind_rounds import Projection
+from pulsar_spark.broker.requests.drafts import Request
 from pulsar_spark.storage.delta.log import TableLog
 from tests.support.crashes import Crash
 from tests.support.requests import On

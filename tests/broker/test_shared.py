@@ -16,9 +16,9 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import process, shared
-from pulsar_spark.broker.shared import Shared
-from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.broker.bundle.split import split_bundle
+from pulsar_spark.broker.service import process, shared
+from pulsar_spark.broker.service.shared import Shared
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.bundles import WHOLE, quotas, share
 from pulsar_spark.storage.delta.log import TableLog

@@ -11,10 +11,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQueryListener
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import delay_index, micro_batches, source
-from pulsar_spark.broker.delay_upkeep import DelayUpkeep
+from pulsar_spark.broker.delays import delay_index
+from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.broker.source import Feed, Moved, News, RoundReader, register_source
+from pulsar_spark.broker.service import micro_batches, source
+from pulsar_spark.broker.service.source import Feed, Moved, News, RoundReader, register_source
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
@@ -65,7 +66,7 @@ def test_a_reader_whose_feed_is_gone_has_nothing_to_say(monkeypatch):
 def test_spark_s_process_says_nothing_when_its_query_has_ended(error, is_said):
     """Its line to Spark broke before Spark ended it, as where the machine is busy."""
     program = (
-        "from pulsar_spark.broker.source import RoundSource\n"
+        "from pulsar_spark.broker.service.source import RoundSource\n"
         "RoundSource({'path': 'nowhere'}).simpleStreamReader(None)\n"
         f"raise {error}"
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.errors import NewerLayout, NotAllowedError
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange
 from pulsar_spark.storage.delta import definitions
@@ -143,7 +143,7 @@ def cut_the_power(root: Path, lost: Path, syncs: int) -> int:
 def test_a_split_that_was_decided_is_not_split_once_more_by_asking_again(used, monkeypatch):
     at = 0x40000000
     with monkeypatch.context() as patch:
-        patch.setattr("pulsar_spark.broker.split.add_bundle", lambda layout, served: decided(layout, served))
+        patch.setattr("pulsar_spark.broker.bundle.split.add_bundle", lambda layout, served: decided(layout, served))
         split_bundle(Layout(used), at)
     layout = Layout(used)
     assert bundles_of(layout).ranges == (WHOLE,), "it came to no end"

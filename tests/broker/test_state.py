@@ -4,8 +4,8 @@ over what adjoins it."""
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_spark.broker import pages
-from pulsar_spark.broker.state import Cursor
+from pulsar_spark.broker.cursors import pages
+from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 

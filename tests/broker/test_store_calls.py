@@ -2,9 +2,9 @@
 
 import pytest
 
-from pulsar_spark.broker import topic_news
-from pulsar_spark.broker.liveness import STORE_LOOK_SECONDS, Liveness
-from pulsar_spark.broker.topic_news import A_SECOND_OF_A_STORE, TopicNews
+from pulsar_spark.broker.bundle import topic_news
+from pulsar_spark.broker.bundle.topic_news import A_SECOND_OF_A_STORE, TopicNews
+from pulsar_spark.broker.service.liveness import STORE_LOOK_SECONDS, Liveness
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes import presence
 from pulsar_spark.storage.processes.presence import Presence, present_clients

@@ -3,7 +3,7 @@ tests/broker/test_delay_index.py --store s3`` runs all that is asked of it there
 
 import pytest
 
-from pulsar_spark.broker import delay_commits
+from pulsar_spark.broker.delays import delay_commits
 from pulsar_spark.storage.delay_index.delay_table import DelayTable
 from tests.broker.test_delay_index import MS, TOPIC, Indexed
 from tests.support.object_store import new_root

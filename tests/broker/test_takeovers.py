@@ -5,11 +5,11 @@ import errno
 
 import pytest
 
-from pulsar_spark.broker import split
-from pulsar_spark.broker.drafts import requests_of
-from pulsar_spark.broker.load_bundle import load_bundle
-from pulsar_spark.broker.rounds import Rounds
-from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.broker.bundle import split
+from pulsar_spark.broker.bundle.load_bundle import load_bundle
+from pulsar_spark.broker.bundle.split import split_bundle
+from pulsar_spark.broker.requests.drafts import requests_of
+from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from pulsar_spark.broker import tenure
-from pulsar_spark.broker.patience import Waits
-from pulsar_spark.broker.tenure import Tenure
+from pulsar_spark.broker.service import tenure
+from pulsar_spark.broker.service.patience import Waits
+from pulsar_spark.broker.service.tenure import Tenure
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import BundleLease

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import topic_news
+from pulsar_spark.broker.bundle import topic_news
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.delta import commits
 from pulsar_spark.storage.delta.log import TableLog

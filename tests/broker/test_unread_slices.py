@@ -4,9 +4,9 @@ from datetime import datetime, timedelta, timezone
 
 from deltalake import DeltaTable
 
-from pulsar_spark.broker.state import Cursor
-from pulsar_spark.broker.topics import TopicState
-from pulsar_spark.broker.unread_slices import UNREAD, delayed_unread, due_stretches
+from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.gathering.unread_slices import UNREAD, delayed_unread, due_stretches
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable

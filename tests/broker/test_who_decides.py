@@ -26,7 +26,7 @@ class Rule(NamedTuple):
 
     @property
     def module(self) -> str:
-        return f"broker/{self.place.split('.')[0]}"
+        return module_of("broker", self.place)
 
 
 def rules() -> list[Rule]:
@@ -43,15 +43,21 @@ def importers() -> dict[str, set[str]]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pulsar_spark.protocol."):
                 for alias in node.names:
-                    name = f"{node.module.removeprefix('pulsar_spark.protocol.')}.{alias.name}"
+                    name = f"{node.module.rpartition('.')[2]}.{alias.name}"
                     found[name].add(path.relative_to(PACKAGE).with_suffix("").as_posix())
     return found
 
 
+def module_of(package: str, dotted: str) -> str:
+    """The module that *dotted* begins with, whichever folder of *package* it is in, as a path without ``.py``."""
+    (path,) = (PACKAGE / package).rglob(f"{dotted.partition('.')[0]}.py")
+    return path.relative_to(PACKAGE).with_suffix("").as_posix()
+
+
 def at(package: str, dotted: str):
     """The function, class or method that *dotted* names: module first."""
-    module, *names = dotted.split(".")
-    return reduce(getattr, names, importlib.import_module(f"pulsar_spark.{package}.{module}"))
+    module = importlib.import_module(f"pulsar_spark.{module_of(package, dotted).replace('/', '.')}")
+    return reduce(getattr, dotted.split(".")[1:], module)
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.fact)

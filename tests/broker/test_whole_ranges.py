@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from pulsar_spark.broker import gather
-from pulsar_spark.broker.keyed_ranges import KeyedByRange
-from pulsar_spark.broker.lane_form import LaneForm
+from pulsar_spark.broker.gathering import gather
+from pulsar_spark.broker.key_shared.keyed_ranges import KeyedByRange
+from pulsar_spark.broker.key_shared.lane_form import LaneForm
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND, PENDING
 from tests.broker.test_key_shared_dues import ON, TOPIC, join
 from tests.support.model_keys import Key

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pulsar_spark.broker import process, runner
+from pulsar_spark.broker import runner
+from pulsar_spark.broker.service import process
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
 

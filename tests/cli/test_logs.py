@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from typer.testing import CliRunner
 
-from pulsar_spark.broker import process
+from pulsar_spark.broker.service import process
 from pulsar_spark.cli import app
 from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.logs import LEVEL_VARIABLE, add_logging_arguments, set_up_job_logging, set_up_logging

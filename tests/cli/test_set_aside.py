@@ -7,7 +7,7 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
-from pulsar_spark.broker.acknowledgements import Acknowledgements
+from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
 from pulsar_spark.cli import app
 from tests.broker.hostile import ILL, SICK, HostileRoot
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pulsar_spark.broker.reading import read_asked
+from pulsar_spark.broker.requests.reading import read_asked
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name

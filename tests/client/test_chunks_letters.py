@@ -6,8 +6,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.projections import behind_rounds
-from pulsar_spark.broker.projections import letters as letters_module
+from pulsar_spark.broker.letters import behind_rounds
+from pulsar_spark.broker.letters import letters as letters_module
 from pulsar_spark.storage.delta.tables import AppendTable
 from tests.client.raw_chunks import publish
 from tests.client.test_chunks_sending import rows_of

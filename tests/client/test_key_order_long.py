@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import gather
+from pulsar_spark.broker.gathering import gather
 from pulsar_spark.client import subscription
 from pulsar_spark.protocol.permits import Permits
 from pulsar_spark.storage.topics.topics import create_topic

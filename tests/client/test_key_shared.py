@@ -4,7 +4,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.state import Cursor
+from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.waiting import eventually
 

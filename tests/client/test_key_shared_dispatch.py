@@ -5,7 +5,7 @@ from collections import defaultdict
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import gather
+from pulsar_spark.broker.gathering import gather
 from pulsar_spark.protocol.selectors import select
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.delta.scan import open_table

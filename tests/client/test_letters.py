@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.letter_requests import LetterRequests
+from pulsar_spark.broker.letters.letter_requests import LetterRequests
 from pulsar_spark.client.letters import letter_topics as all_letter_topics
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.delta.data_files import read_file

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes import lease as lease_module

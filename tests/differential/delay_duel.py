@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from pulsar_spark.broker.delay_upkeep import DelayUpkeep
+from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.errors import DelayIndexNotReady
 from pulsar_spark.protocol.policies import DELAYED_DELIVERY_TICK_MS
 from tests.differential.duel import Duel, same

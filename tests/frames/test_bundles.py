@@ -7,9 +7,9 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark import frames
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.process import run_broker
+from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.broker.service.process import run_broker
 from pulsar_spark.frames import to_delta
 from pulsar_spark.protocol.bundles import WHOLE
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest

@@ -8,7 +8,7 @@ from chispa import assert_df_equality
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames import publish
 from pulsar_spark.storage.delta.log import TableLog

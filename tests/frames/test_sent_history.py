@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsar_spark.broker.round_rows import PageRows, rows_of_round
+from pulsar_spark.broker.round.round_rows import PageRows, rows_of_round
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.sent_history import History
 from pulsar_spark.protocol.cursor import Range

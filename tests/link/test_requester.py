@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from pulsar_spark.broker.reading import read_asked
+from pulsar_spark.broker.requests.reading import read_asked
 from pulsar_spark.errors import ConnectError, NotARoot, SubscriptionNotFound, Timeout
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.storage.cursor_ledger.requests import read_requests

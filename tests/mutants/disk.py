@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "clone-not-synced",
         "a split decides before the names of the other part's files are on the disk",
-        "broker/split.py",
+        "broker/bundle/split.py",
         "        sync_tree(other.bundle_folder())",
         "        pass",
         "tests/broker/test_split_crashes.py::test_without_power_after_any_sync",

@@ -6,7 +6,7 @@ MUTANTS = (
     Mutant(
         "ack-set-not-intersected",
         "a message of a batch that was acknowledged before comes back with the next acknowledgement",
-        "broker/acknowledgements.py",
+        "broker/requests/acknowledgements.py",
         "ack_sets.intersect(kept, request.ack_set)",
         "ack_sets.trimmed(request.ack_set)",
         "tests/spec/acknowledgement/test_batches.py::test_case",
@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "first-ack-of-a-round-forgotten",
         "of two acknowledgements of one batch in a round the second alone counts",
-        "broker/acknowledgements.py",
+        "broker/requests/acknowledgements.py",
         "        if position in draft.ack_sets:\n            return draft.ack_sets[position]\n",
         "",
         "tests/spec/acknowledgement/test_batches.py::test_case",
@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "many-acks-lose-one",
         "of many acknowledgements at once the last position of each is forgotten",
-        "broker/acknowledgements.py",
+        "broker/requests/acknowledgements.py",
         "            elif is_ack:\n                draft.acks.add(first, last)",
         "            elif is_ack:\n                draft.acks.add(first, max(first, last - 1))",
         "tests/broker/test_many_requests.py::test_many_alike_are_noted_as_they_are_one_by_one",
@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "closed-consumer-keeps-its-entries",
         "what a consumer that left had does not come back",
-        "broker/members.py",
+        "broker/cursors/members.py",
         "        draft.left.add(consumer_id)\n        cursor.last_active",
         "        cursor.last_active",
         "tests/spec/redelivery/test_counts.py::test_case",
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "ended-lease-not-looked-at",
         "a client that was not heard of for longer than its lease stays",
-        "broker/members.py",
+        "broker/cursors/members.py",
         "list(ended_leases(self.bundle.leases, self.draft.now))",
         "list(ended_leases(self.bundle.leases, 0))",
         "tests/broker/test_liveness.py::test_a_lease_that_ends_is_looked_at_once_more_and_a_file_nobody_touches_tells_nothing",
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "sign-of-life-overlooked",
         "a client whose sign of life comes at the last moment is let go",
-        "broker/members.py",
+        "broker/cursors/members.py",
         "if self.bundle.liveness.has_sign(client_id):",
         "if False:",
         "tests/broker/test_liveness.py::test_a_lease_that_ends_is_looked_at_once_more_and_a_file_nobody_touches_tells_nothing",
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "gone-client-comes-back",
         "a request that was made before its client was gone connects it again",
-        "broker/liveness.py",
+        "broker/service/liveness.py",
         "            self._went[client_id] = self._clock()\n",
         "            self._went[client_id] = self._clock() - REMEMBERED_SECONDS\n",
         "tests/broker/test_liveness.py::test_who_went_stays_gone_though_its_requests_are_read_later",
@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "active-consumer-keeps-its-entries",
         "what the active consumer of a Failover subscription had stays with it when another takes over",
-        "broker/members.py",
+        "broker/cursors/members.py",
         "            draft.left.add(before)\n",
         "",
         "tests/spec/subscriptions/test_failover.py::test_case",
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "permits-survive-a-seek",
         "a consumer whose cursor is moved has the permits of before as well",
-        "broker/moves.py",
+        "broker/requests/moves.py",
         "consumer.permits, consumer.is_blocked = 0, False",
         "consumer.is_blocked = False",
         "tests/spec/subscriptions/test_seek.py::test_case",
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "seek-keeps-holes",
         "what was acknowledged behind the target of a seek is not delivered again",
-        "broker/moves.py",
+        "broker/requests/moves.py",
         "        draft.dropped_pages += cursor.clear()\n",
         "",
         "tests/spec/subscriptions/test_seek.py::test_case",
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "seek-keeps-acknowledgements",
         "acknowledgements of the same round hold behind a seek",
-        "broker/moves.py",
+        "broker/requests/moves.py",
         "        draft.forget_ranges()\n        draft.dropped_pages",
         "        draft.dropped_pages",
         "tests/spec/subscriptions/test_seek.py::test_case",
@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "expired-request-done",
         "a request that failed with Timeout is carried out later",
-        "broker/admission.py",
+        "broker/requests/admission.py",
         "if now > until * 1000:",
         "if False:",
         "tests/broker/test_admission.py::test_a_request_that_came_too_late_is_not_carried_out",
@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "unseen-return-counted",
         "what a client gives back unseen counts as redelivered",
-        "broker/acknowledgements.py",
+        "broker/requests/acknowledgements.py",
         "self.draft.now + delay_ms * 1000, is_unseen)",
         "self.draft.now + delay_ms * 1000, False)",
         "tests/spec/redelivery/test_counts.py::test_case",
@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         "first-return-counts",
         "of two negative acknowledgements of an entry the first counts",
-        "broker/affected.py",
+        "broker/gathering/affected.py",
         "heappush(open_requests, -number)",
         "heappush(open_requests, number - len(requests))",
         "tests/spec/redelivery/test_negative_ack.py::test_case",
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "draining-hash-forgotten",
         "messages of a key go to its new owner while the old one has some",
-        "broker/keyed_pages.py",
+        "broker/key_shared/keyed_pages.py",
         "np.concatenate((elsewhere[~gone], np.zeros(len(back), bool)))",
         "np.concatenate((elsewhere[~gone] & False, np.zeros(len(back), bool)))",
         "tests/spec/key_shared/test_order.py::test_case",
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "returned-key-not-waited-for",
         "later messages of a key go out while one that was given back is waited for",
-        "broker/keyed_pages.py",
+        "broker/key_shared/keyed_pages.py",
         "np.concatenate((hashes[~gone], self._hashes_at(back)))",
         "np.concatenate((hashes[~gone], self._hashes_at(back) + 1))",
         "tests/spec/key_shared/test_order.py::test_case",
@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "owners-looked-up-once",
         "which messages are at another than their key's owner is worked out once, whoever joins or leaves",
-        "broker/keyed_pages.py",
+        "broker/key_shared/keyed_pages.py",
         "if page.out is not None and page.out[0] is selector:",
         "if page.out is not None:",
         "tests/spec/key_shared/test_order.py::test_case",
@@ -158,7 +158,7 @@ MUTANTS = (
     Mutant(
         "millisecond-early",
         "what was given back for later comes again a millisecond early",
-        "broker/acknowledgements.py",
+        "broker/requests/acknowledgements.py",
         "consumer.consumer_id, self.draft.now + delay_ms * 1000, is_unseen)",
         "consumer.consumer_id, self.draft.now + delay_ms * 1000 - 1000, is_unseen)",
         "tests/broker/test_restart.py::test_nothing_is_forgotten",
@@ -174,7 +174,7 @@ MUTANTS = (
     Mutant(
         "ack-before-its-time-lost",
         "an entry that is acknowledged while it waits is delivered when it is due",
-        "broker/due_requests.py",
+        "broker/delays/due_requests.py",
         "for first, last in _met_too_early(due, spans)]",
         "for first, last in ()]",
         "tests/spec/delayed/test_moves.py::test_case",
@@ -182,7 +182,7 @@ MUTANTS = (
     Mutant(
         "ack-while-index-is-made-lost",
         "what is acknowledged while the delay index is made anew comes again",
-        "broker/due_requests.py",
+        "broker/delays/due_requests.py",
         "asked.axis_acks.add(virtual(first), virtual(last))",
         "pass",
         "tests/broker/test_due_lane.py::test_what_was_acknowledged_while_the_index_was_made_anew_comes_to_nobody",
@@ -190,7 +190,7 @@ MUTANTS = (
     Mutant(
         "first-chunk-not-kept",
         "the mark-delete that trimming sees passes the first chunks of a message that is not acknowledged",
-        "broker/chunked.py",
+        "broker/chunks/chunked.py",
         "found = [self._first_open(), self._first_unacknowledged(passed)]",
         "found = [self._first_open()]",
         "tests/broker/test_chunks.py::test_the_first_chunk_is_not_trimmed_while_the_last_is_not_acknowledged",
@@ -198,7 +198,7 @@ MUTANTS = (
     Mutant(
         "open-message-not-kept",
         "the mark-delete that trimming sees passes the chunks of a message that is not complete",
-        "broker/chunked.py",
+        "broker/chunks/chunked.py",
         "found = [self._first_open(), self._first_unacknowledged(passed)]",
         "found = [self._first_unacknowledged(passed)]",
         "tests/broker/test_chunks.py::test_an_incomplete_message_waits_in_the_topic_whatever_happens_meanwhile",
@@ -214,7 +214,7 @@ MUTANTS = (
     Mutant(
         "letter-of-an-acknowledged-message",
         "a message that is put off twice has two letters",
-        "broker/letter_requests.py",
+        "broker/letters/letter_requests.py",
         "if index is not None and ack_sets.has(kept, index):",
         "if index is not None:",
         "tests/spec/redelivery/test_retry_letters.py::test_case",
@@ -222,7 +222,7 @@ MUTANTS = (
     Mutant(
         "blocked-broker-forgets-a-subscription",
         "a subscription that the broker's limit holds back goes on at its share, not at half of it",
-        "broker/unacked.py",
+        "broker/cursors/unacked.py",
         "limit.blocks_subscription(cursor.unacked.total(), cursor.is_blocked_by_broker)",
         "limit.blocks_subscription(cursor.unacked.total(), False)",
         "tests/spec/subscriptions/test_broker_limit.py::test_case",

@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "ttl-not-looked-at-apart",
         "time to live ends what was rescheduled, by the time it waited for before",
-        "broker/due_expiry.py",
+        "broker/delays/due_expiry.py",
         "if held.due_time < dead_before else []",
         "",
         "tests/spec/delayed/test_scheduled.py::test_case",
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "quota-not-looked-at",
         "producers of a topic above its quota are neither held nor refused",
-        "broker/maintenance.py",
+        "broker/upkeep/maintenance.py",
         "is_exceeded = holds_producers(is_over, quota_policy)",
         "is_exceeded = False",
         "tests/broker/test_maintenance.py::test_a_quota_of_time_looks_at_the_oldest_entry",
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "held-producers-not-let-go",
         "a topic that is below its quota again is looked at as rarely as others",
-        "broker/maintenance.py",
+        "broker/upkeep/maintenance.py",
         "(HELD_CHECK_SECONDS if _exceeded(bundle).get(topic) else every)",
         "every",
         "tests/broker/test_maintenance.py::test_producers_are_told_and_told_otherwise_a_second_after_the_backlog_is_gone",
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "eviction-leaves-chunks",
         "a quota that evicts leaves a message whose first chunks it took",
-        "broker/maintenance.py",
+        "broker/upkeep/maintenance.py",
         "        acknowledge(asked, lasts[firsts <= last])",
         "        pass",
         "tests/broker/test_chunks.py::test_what_ends_a_backlog_ends_what_is_not_complete_too",

@@ -6,7 +6,7 @@ MUTANTS = (
     Mutant(
         "round-before-its-numbers",
         "a round is committed before the rows of ledgers that it rests on",
-        "broker/rounds.py",
+        "broker/round/rounds.py",
         "        if ledgers.num_rows:\n"
         "            bundle.ledgers_version = self.ledgers.append_fenced(\n"
         '                ledgers, bundle.ledgers_version, pc.unique(ledgers["topic_id"]).to_pylist()\n'
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "missing-letters-not-written",
         "whoever takes a bundle over does not write the letters that a crash left unwritten",
-        "broker/rounds.py",
+        "broker/round/rounds.py",
         "        self.write_missing()\n        self.begin()",
         "        self.begin()",
         "tests/broker/test_letters.py::test_a_crash_at_any_write_leaves_one_letter_and_one_acknowledgement",
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "request-done-twice",
         "the last requests of a commit that was not heard of are done again",
-        "broker/recovery.py",
+        "broker/round/recovery.py",
         "request.requests_version is None or request.requests_version > done",
         "request.requests_version is None or request.requests_version >= done",
         "tests/broker/test_takeovers.py::test_what_a_round_did_that_was_not_heard_of_is_not_done_again",
@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "lease-not-granted",
         "the lease of a client that was connected before a restart never ends",
-        "broker/rounds.py",
+        "broker/round/rounds.py",
         "bundle.renew_lease(consumer.client_id, now.own)",
         "pass",
         "tests/broker/test_restart.py::test_a_client_that_says_nothing_after_a_restart_is_let_go_when_its_lease_is_over",
@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "take-over-is-no-snapshot",
         "the round of a take-over does not say all there is",
-        "broker/rounds.py",
+        "broker/round/rounds.py",
         "                is_snapshot=True,\n            ),",
         "                is_snapshot=False,\n            ),",
         "tests/broker/test_takeovers.py::test_what_a_bundle_says_after_a_split_is_of_its_own_topics_alone",
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-set-aside",
         "a snapshot forgets what was set aside",
-        "broker/snapshots.py",
+        "broker/round/snapshots.py",
         "    whole.facts += [set_aside_row(entry) for entry in bundle.set_aside.values()]\n",
         "",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-waiting-letters",
         "a snapshot forgets the letters that wait",
-        "broker/snapshots.py",
+        "broker/round/snapshots.py",
         "*bundle.waiting_letters.everything(bundle.cursors)]",
         "]",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-policies",
         "a snapshot forgets policies",
-        "broker/snapshots.py",
+        "broker/round/snapshots.py",
         "for (owner, name), value in bundle.policies.items()",
         "for (owner, name), value in ()",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-waiting-requests",
         "a snapshot forgets the requests that wait for the delay index",
-        "broker/snapshots.py",
+        "broker/round/snapshots.py",
         "for each in bundle.waiting_requests if each.row is not None",
         "for each in ()",
         "tests/broker/test_whole_state.py::test_a_request_that_waits_for_the_delay_index_is_kept_until_it_is_answered",
@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-promotions",
         "a snapshot forgets which numbers delayed entries have",
-        "broker/snapshots.py",
+        "broker/round/snapshots.py",
         "promotion_rows(promotion, promotion.checkpoints, ())",
         "promotion_rows(promotion, (), ())",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-hash-ranges",
         "a snapshot forgets which hashes consumers own",
-        "broker/snapshots.py",
+        "broker/round/snapshots.py",
         "with_ranges=True",
         "with_ranges=False",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-lanes",
         "a snapshot forgets what a cursor keeps by lane",
-        "broker/snapshots.py",
+        "broker/round/snapshots.py",
         "            whole.add_lanes(cursor, cursor.lanes.lanes, [])",
         "            pass",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -120,7 +120,7 @@ MUTANTS = (
     Mutant(
         "join-order-forgotten",
         "the order of joining begins again after a restart",
-        "broker/load_bundle.py",
+        "broker/bundle/load_bundle.py",
         'row["join_order"] or 0',
         "0",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -128,7 +128,7 @@ MUTANTS = (
     Mutant(
         "failover-pause-forgotten",
         "a restart ends the pause of a consumer that takes over",
-        "broker/load_bundle.py",
+        "broker/bundle/load_bundle.py",
         'to_micros(row["due_time"]) if row["due_time"] else 0',
         "0",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "trimming-forgotten",
         "a restart forgets what was trimmed: cursors are moved to entries that are gone",
-        "broker/load_bundle.py",
+        "broker/bundle/load_bundle.py",
         'by_id[topic_id].trimmed[partition] = row["first"] or 0',
         "by_id[topic_id].trimmed[partition] = 0",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -144,7 +144,7 @@ MUTANTS = (
     Mutant(
         "redelivery-counter-forgotten",
         "a restart forgets how many messages a subscription was given again",
-        "broker/load_bundle.py",
+        "broker/bundle/load_bundle.py",
         '        row["msg_redeliver_counter"] or 0,\n    )\n    said',
         "        0,\n    )\n    said",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -152,7 +152,7 @@ MUTANTS = (
     Mutant(
         "kept-back-chunks-forgotten",
         "a restart forgets which chunked messages are kept back from a consumer",
-        "broker/load_bundle.py",
+        "broker/bundle/load_bundle.py",
         "for each, kept in kept_back.items() if kept",
         "for each, kept in ()",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "broker-limit-forgotten",
         "a restart forgets which subscriptions the broker's limit holds back",
-        "broker/load_bundle.py",
+        "broker/bundle/load_bundle.py",
         'cursor.is_blocked_by_broker = row["status"] == BLOCKED_BY_BROKER',
         "cursor.is_blocked_by_broker = False",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -168,7 +168,7 @@ MUTANTS = (
     Mutant(
         "own-clock-forgotten",
         "a restart begins the broker's own clock anew by the machine's",
-        "broker/load_bundle.py",
+        "broker/bundle/load_bundle.py",
         'Instant(to_micros(latest.round_row["due_time"]) if latest.round_row["due_time"] else wall, wall)',
         "Instant(wall, wall)",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant(
         "letters-written-twice",
         "letters do not bear the number of their round: a crash behind them has them written again",
-        "broker/projections/letters.py",
+        "broker/letters/letters.py",
         "self._table.append_once(rows_of(commit, self._identity, self._now, partitions), app_id, self._round)",
         "self._table.append(rows_of(commit, self._identity, self._now, partitions))",
         "tests/broker/test_letters.py::test_a_crash_at_the_letters_leaves_one_of_each",
@@ -200,7 +200,7 @@ MUTANTS = (
     Mutant(
         "letters-of-chunks-miscounted",
         "each chunk of a letter that is there counts as a letter",
-        "broker/projections/letters.py",
+        "broker/letters/letters.py",
         '(ds.field("publish_id") == self._identity) & _ENDS_A_MESSAGE',
         '(ds.field("publish_id") == self._identity)',
         "tests/client/test_chunks_letters.py::test_a_crash_between_the_letters_of_a_round_writes_none_twice_and_loses_none",
@@ -208,7 +208,7 @@ MUTANTS = (
     Mutant(
         "left-letter-forgotten",
         "what stands behind a letter that cannot be written is never written",
-        "broker/projections/letters.py",
+        "broker/letters/letters.py",
         "            self.left += order.left_at(places, self.error)",
         "            pass",
         "tests/broker/test_waiting_letters.py::test_one_letter_that_no_table_takes_waits_alone",
@@ -216,7 +216,7 @@ MUTANTS = (
     Mutant(
         "number-dropped-too-early",
         "the numbers of a checkpoint go while a cursor needs the last of them",
-        "broker/promotion.py",
+        "broker/delays/promotion.py",
         "self.checkpoints[0].last < needed_from",
         "self.checkpoints[0].last <= needed_from",
         "tests/broker/test_due_lane.py::test_a_checkpoint_stays_as_long_as_its_last_number_is_out",
@@ -224,7 +224,7 @@ MUTANTS = (
     Mutant(
         "late-run-goes-first",
         "what is numbered late may come due before what has been promoted",
-        "broker/bundle.py",
+        "broker/bundle/bundle.py",
         "return wall if found is None else max(wall, found.until)",
         "return wall",
         "tests/broker/test_due_lane.py::test_the_clock_set_back_delivers_nothing_early_and_nothing_never",

@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "other-broker-not-noticed",
         "a broker that reads its bundle again goes on where another has taken it over",
-        "broker/rounds.py",
+        "broker/round/rounds.py",
         "bundle.version != self.bundle.version and bundle.broker_id != self.broker_id",
         "False",
         "tests/broker/test_takeovers.py::test_a_broker_that_was_taken_over_while_its_disk_failed_stops",
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "taken-over-not-noticed",
         "a broker whose lease another has taken goes on",
-        "broker/tenure.py",
+        "broker/service/tenure.py",
         "            if not is_ours:\n",
         "            if False:\n",
         "tests/broker/test_tenure.py::test_an_idle_broker_ends_when_another_has_its_lease",
@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "own-clock-goes-back",
         "the broker's own clock goes back with the machine's",
-        "broker/clock.py",
+        "broker/bundle/clock.py",
         "passed = max(wall - self.last.wall, 0)",
         "passed = wall - self.last.wall",
         "tests/broker/test_clocks.py::test_a_negative_ack_of_a_wrong_round_comes_back_in_its_own_time",
@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         "clock-believed-at-once",
         "one reading of a clock from the future delivers early and expires what is not old",
-        "broker/clock.py",
+        "broker/bundle/clock.py",
         "if steady - self._ahead_since < CONFIRM_SECONDS * 1_000_000:",
         "if False:",
         "tests/broker/test_clocks.py::TestWithASteadyClock::test_one_reading_from_the_future_moves_neither",
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "split-before-its-fence",
         "a broker that had the bundle goes on with rounds while it is split",
-        "broker/split.py",
+        "broker/bundle/split.py",
         "    whole.take_over()\n",
         "",
         "tests/broker/test_takeovers.py::test_a_broker_commits_nothing_while_its_bundle_is_split",
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "split-asks-twice",
         "what was asked and not answered before a split is done by both parts",
-        "broker/split.py",
+        "broker/bundle/split.py",
         "bundle.requests_version = bundle.requests_committed = asked.version",
         "pass",
         "tests/broker/test_bundles.py::test_what_is_asked_during_a_split_is_done_once_and_what_is_asked_of_all_by_both",
@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "split-over-a-stale-clone",
         "what a split that came to no end has left is taken for the other part",
-        "broker/split.py",
+        "broker/bundle/split.py",
         "    layout.store.remove_folder(other.bundle_folder())",
         "    pass",
         "tests/broker/test_bundles.py::test_a_split_that_comes_to_no_end_is_whole_or_is_none",

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import compaction, compaction_plan
+from pulsar_spark.broker.compaction import compaction, compaction_plan
 from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.protocol.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
 from pulsar_spark.storage.compaction import compacted
@@ -102,7 +102,7 @@ def test_a_process_that_is_killed_leaves_the_view_and_its_status(layout, send):
     send(("a", "2"))
     program = """
 import os, signal, sys
-from pulsar_spark.broker import compaction
+from pulsar_spark.broker.compaction import compaction
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import read_topic
 compaction.replace_rows = lambda *_: os.kill(os.getpid(), signal.SIGKILL)

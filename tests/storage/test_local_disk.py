@@ -8,11 +8,11 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "pulsar_spark"
 DOOR = {"storage/store/store", "storage/store/local_store", "storage/store/object_path"}
 OF_THIS_MACHINE = {
-    "broker/class_archive",
-    "broker/planner",
-    "broker/source",
-    "broker/stream",
-    "broker/tenure",
+    "broker/service/class_archive",
+    "broker/round/planner",
+    "broker/service/source",
+    "broker/service/stream",
+    "broker/service/tenure",
     "cli/messages",
     "cli/processes",
     "cli/schemas",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.delay_index import DelayIndex
-from pulsar_spark.broker.delay_upkeep import DelayUpkeep
+from pulsar_spark.broker.delays.delay_index import DelayIndex
+from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.storage.delay_index.delay_index import Places
 from pulsar_spark.storage.delay_index.delay_table import DelayTable
 from pulsar_spark.storage.delta.checkpoints import make_checkpoint

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.errors import CorruptState, LogShortened
 from pulsar_spark.storage.delta.checkpoints import checkpoints, make_checkpoint
 from pulsar_spark.storage.delta.definitions import read_definition

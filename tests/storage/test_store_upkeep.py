@@ -9,7 +9,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.admin.upkeep import trim
-from pulsar_spark.broker.housekeeping import TABLES_A_LOOK, Housekeeping
+from pulsar_spark.broker.upkeep.housekeeping import TABLES_A_LOOK, Housekeeping
 from pulsar_spark.errors import NotAllowedError, TopicNotFound
 from pulsar_spark.storage.compaction import compaction_status
 from pulsar_spark.storage.compaction.compacted import CompactedView

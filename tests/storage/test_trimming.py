@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.load_bundle import load_bundle
+from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delta.scan import dataset_of

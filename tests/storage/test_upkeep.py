@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.load_bundle import load_bundle
+from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.delta_sink import History
@@ -127,7 +127,7 @@ def test_a_crash_before_the_letters_and_an_optimize_after_it_lose_no_letter(engi
         raise KeyboardInterrupt
 
     with monkeypatch.context() as dying:
-        dying.setattr("pulsar_spark.broker.rounds.write_projections", die)
+        dying.setattr("pulsar_spark.broker.round.rounds.write_projections", die)
         with pytest.raises(KeyboardInterrupt):
             engine.round([ON.negative_ack("A", 0)], 3)
     rewrite_all(engine)

@@ -3,7 +3,7 @@ memory."""
 
 import zlib
 
-from pulsar_spark.broker.topics import TopicState
+from pulsar_spark.broker.bundle.topics import TopicState
 from pulsar_spark.protocol import chunking
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.packing import unpacked_pairs

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_spark.broker.projections.letters import AppendTable as LetterTable
+from pulsar_spark.broker.letters.letters import AppendTable as LetterTable
 from tests.support.spark_engine import SparkEngine
 
 

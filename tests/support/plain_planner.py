@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
+from pulsar_spark.broker.round.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range, spliced
 from pulsar_spark.protocol.delays import DUE_BASE

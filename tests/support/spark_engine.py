@@ -14,11 +14,11 @@ from pathlib import Path
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from pulsar_spark.broker.drafts import Request
-from pulsar_spark.broker.load_bundle import load_bundle
-from pulsar_spark.broker.planner import Planner
-from pulsar_spark.broker.rounds import Rounds
-from pulsar_spark.broker.state import Cursor
+from pulsar_spark.broker.bundle.load_bundle import load_bundle
+from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.requests.drafts import Request
+from pulsar_spark.broker.round.planner import Planner
+from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.letters import (

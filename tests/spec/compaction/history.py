@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import compaction
-from pulsar_spark.broker.compaction_plan import Write
+from pulsar_spark.broker.compaction import compaction
+from pulsar_spark.broker.compaction.compaction_plan import Write
 from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.storage.compaction.compacted import CompactedView

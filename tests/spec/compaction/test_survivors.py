@@ -113,8 +113,8 @@ def views(request, tmp_path_factory):
         return on_reference(CASES)
     by_spark = None
     if request.param == "spark":
-        from pulsar_spark.broker import compaction_plan
-        from pulsar_spark.broker.compaction_job import SparkCompaction
+        from pulsar_spark.broker.compaction import compaction_plan
+        from pulsar_spark.broker.compaction.compaction_job import SparkCompaction
 
         patch = pytest.MonkeyPatch()
         request.addfinalizer(patch.undo)

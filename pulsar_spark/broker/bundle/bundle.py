@@ -1,0 +1,243 @@
+"""A bundle in memory, after the latest round. It follows from committed tables (see load_bundle), so losing it costs
+only a reload."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+
+import pyarrow as pa
+
+from pulsar_spark.broker.bundle.clock import Instant
+from pulsar_spark.broker.bundle.topics import Topics, TopicState
+from pulsar_spark.broker.chunks.chunked import Chunked
+from pulsar_spark.broker.cursors.cursors import Cursors
+from pulsar_spark.broker.cursors.state import Consumer, Cursor
+from pulsar_spark.broker.delays.delay_index import DelayIndex
+from pulsar_spark.broker.delays.promotion import Promotion
+from pulsar_spark.broker.letters.waiting_letters import WaitingLetters
+from pulsar_spark.broker.requests.drafts import Request
+from pulsar_spark.broker.round.facts import consumer_row, policy_row, promotion_rows, waiting_request_row
+from pulsar_spark.broker.service.liveness import Liveness
+from pulsar_spark.protocol.bundles import WHOLE, BundleRange
+from pulsar_spark.protocol.delays import DUE_BASE
+from pulsar_spark.protocol.membership import lease_end
+from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.protocol.policies import TOPIC_STOPPED, policy_number, policy_text
+from pulsar_spark.storage.cursor_ledger.set_aside import SUBSCRIPTION, TOPIC, SetAside
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers.needed_runs import stored_runs
+from pulsar_spark.table_specs import LEDGERS
+
+
+class Bundle(Topics):
+    """All topics and subscriptions of a bundle, with policies, leases and what is set aside."""
+
+    def __init__(self, layout: Layout, delay_index: DelayIndex | None = None, served: BundleRange = WHOLE):
+        super().__init__(layout, served)
+        self.cursors = Cursors()
+        self.policies: dict[tuple[str, str], str] = {}
+        self.outlived: list[dict] = []
+        """Rows that remove policies of topics that were deleted, or deleted and created again, while no broker ran."""
+        self.leases: dict[str, int] = {}
+        self.lease_ms: dict[str, int] = {}
+        self.liveness = Liveness(layout)
+        self.round = self.version = 0
+        self.epoch = 0
+        self.broker_id: str | None = None
+        """Who committed the latest round when the bundle was loaded."""
+        self.requests_version = self.requests_committed = 0
+        self.ledgers_version = 0
+        self.now = Instant(0, 0)
+        """The moment of the latest round."""
+        self.set_aside: dict[str, SetAside] = {}
+        self.waiting_requests: list[Request] = []
+        """What waits for the delay index (see requests)."""
+        self.has_lost_topics = False
+        """Were topics gone when the bundle was loaded that its latest rows still name?"""
+        self.maintenance_due: int | None = None
+        self.waiting_letters = WaitingLetters()
+        self.delay_index = delay_index or DelayIndex(layout)
+        self.promotions: dict[tuple[str, int], Promotion] = {}
+        """Of the topic partitions that have, or had, delayed entries."""
+
+    def keep_waiting(self, requests: list[Request]) -> list[dict]:
+        """Keep these requests until the delay index is ready; returns rows for changes among those stored in a
+        commit."""
+        waited, waits = (
+            {each.place for each in those if each.row is not None} for those in (self.waiting_requests, requests)
+        )
+        self.waiting_requests = requests
+        rows = [waiting_request_row(*place, is_removed=True) for place in sorted(waited - waits)]
+        return rows + [waiting_request_row(*place) for place in sorted(waits - waited)]
+
+    def set_policy(self, owner: str, name: str, value: str | None) -> dict:
+        """Set a policy, or remove it; returns its row."""
+        self.policies.pop((owner, name), None)
+        if value is not None:
+            self.policies[owner, name] = value
+        self.cursors.wake_all()
+        return policy_row(owner, self.topic_id(owner), name, value)
+
+    def stopped_rows(self, state: TopicState) -> list[dict]:
+        """The row that says whether and why a topic is stopped, unless the latest row agrees."""
+        name = str(state.topic.name)
+        if self.policies.get((name, TOPIC_STOPPED)) == state.error:
+            return []
+        return [self.set_policy(name, TOPIC_STOPPED, state.error)]
+
+    def policy(self, topic: str, name: str) -> int:
+        """A numeric policy: of the topic, else its namespace, else the root, else the default."""
+        return policy_number(name, self.policy_text(topic, name))
+
+    def policy_text(self, topic: str, name: str) -> str:
+        """A policy as text, found like :meth:`policy`."""
+        return policy_text(self.policies, topic, name)
+
+    def cursors_of(self, topic_id: str) -> list[Cursor]:
+        return self.cursors.of_topic(topic_id)
+
+    def batch_size(self, cursor: Cursor, position: int) -> int:
+        """Messages in a numbered entry; 1 if no longer known."""
+        run = next(self.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position), None)
+        return run.batch_size if run else 1
+
+    def attach_chunks(self, cursor: Cursor, visible: int | None = None) -> None:
+        """Give the cursor its chunked messages, if its partition has any; *visible* is its visible mark-delete, None
+        for a new cursor."""
+        state, partition = self.topics[cursor.topic], cursor.key.partition
+        if cursor.chunked is None and state.ledgers(partition).last_chunk_position >= 0:
+            passed = cursor.passed_mark_delete
+            cursor.chunked = Chunked(cursor, state.chunks(partition), passed if visible is None else visible)
+            if visible is None:
+                cursor.chunked.settle()
+
+    def let_go_of_chunks(self, topics: Iterable[str]) -> None:
+        """Forget chunks of these topics that no cursor needs."""
+        for state in (self.topics[name] for name in topics if name in self.topics):
+            for partition, groups in state.chunk_groups.items():
+                if not groups.is_large:
+                    continue
+                here = (cursor for cursor in self.cursors_of(state.topic.topic_id) if cursor.key.partition == partition)
+                needed = min((cursor.visible_mark_delete + 1 for cursor in here), default=groups.last_position + 1)
+                groups.let_go(needed)
+
+    def let_go_of_runs(self) -> None:
+        """Forget the runs of entries that all cursors have passed."""
+        for state in self.topics.values():
+            firsts = dict.fromkeys(state.partitions, MAX_LONG)
+            for cursor in self.cursors_of(state.topic.topic_id):
+                first = min(cursor.visible_mark_delete, cursor.mark_delete) + 1
+                partition = cursor.key.partition
+                firsts[partition] = min(first, firsts.get(partition, first))
+            for partition, ledgers in state.partitions.items():
+                ledgers.let_go(firsts[partition], self.stored_runs(state.topic.topic_id, partition))
+                state.let_go(partition, firsts[partition])
+
+    def stored_runs(self, topic_id: str, partition: int) -> Callable[[int], pa.Table]:
+        """Reads the runs of a topic partition below a position."""
+        return partial(stored_runs, self.layout.broker_table(LEDGERS.name), topic_id, partition)
+
+    # Delayed entries
+    def promotion(self, state: TopicState, partition: int) -> Promotion:
+        """How far the delayed entries of a topic partition are promoted."""
+        key = state.topic.topic_id, partition
+        if key not in self.promotions:
+            self.promotions[key] = Promotion(str(state.topic.name), *key, self.delay_index)
+        return self.promotions[key]
+
+    def promoted(self) -> Iterator[tuple[TopicState, Promotion]]:
+        """Topics and their promotions, without topics that are set aside."""
+        for promotion in self.promotions.values():
+            state = self.topics.get(promotion.topic)
+            if state is not None and self.topic_aside(promotion.topic, promotion.topic_id) is None:
+                yield state, promotion
+
+    def delayed_after(self, wall: int, topic_id: str, partition: int) -> int:
+        """The instant after which entries numbered at *wall* wait; never before what is promoted."""
+        found = self.promotions.get((topic_id, partition))
+        return wall if found is None else max(wall, found.until)
+
+    def index_new(self, states: Iterable[TopicState]) -> None:
+        """Add newly numbered entries of these topics to the delay index."""
+        for state in states:
+            for partition, runs in groupby(state.newly_delayed, key=itemgetter(0)):
+                self.delay_index.add(state, partition, [run for _, run in runs])
+                self.promotion(state, partition)
+            state.newly_delayed = []
+
+    def forget_delayed(self, topic_id: str) -> None:
+        """Forget the delayed entries of a deleted topic."""
+        self.delay_index.forget(topic_id)
+        self.promotions = {key: found for key, found in self.promotions.items() if key[0] != topic_id}
+
+    def promotion_facts(self) -> list[dict]:
+        """Rows for changed promotions; first releases numbers that no cursor needs."""
+        self.let_go_of_numbers()
+        changed = [promotion for promotion in self.promotions.values() if promotion.is_changed]
+        return [fact for promotion in changed for fact in promotion_rows(promotion, *promotion.take_changes())]
+
+    def let_go_of_numbers(self) -> None:
+        """Release promoted numbers that no cursor needs."""
+        changed = [promotion for promotion in self.promotions.values() if promotion.is_changed]
+        if changed:
+            needed: dict[Promotion, int] = {}
+            for lane in (cursor.due for cursor in self.cursors.values() if cursor.due):
+                first = lane.mark_delete + 1 - DUE_BASE
+                needed[lane.promotion] = min(needed.get(lane.promotion, first), first)
+            for promotion in changed:
+                promotion.let_go(needed.get(promotion, promotion.count))
+
+    def drop_promoted(self) -> None:
+        """Drop released entries from the delay index; call it after the commit that released them."""
+        for promotion in self.promotions.values():
+            promotion.drop_from_index()
+
+    # Set aside
+
+    def topic_aside(self, topic: str, topic_id: str) -> SetAside | None:
+        """The entry of a topic that is set aside."""
+        if not self.set_aside:
+            return None
+        return self._aside(SetAside(TOPIC, "", "", topic=topic, topic_id=topic_id))
+
+    def cursor_aside(self, cursor: Cursor) -> SetAside | None:
+        """The entry of a subscription that is set aside."""
+        if not self.set_aside:
+            return None
+        return self._aside(SetAside(SUBSCRIPTION, "", "", topic=cursor.topic, **cursor.key._asdict()))
+
+    def is_set_aside(self, cursor: Cursor) -> bool:
+        """Is the cursor, or its topic, set aside?"""
+        return (
+            bool(self.set_aside)
+            and (self.cursor_aside(cursor) or self.topic_aside(cursor.topic, cursor.key.topic_id)) is not None
+        )
+
+    def _aside(self, wanted: SetAside) -> SetAside | None:
+        entry = self.set_aside.get(wanted.id)
+        return entry if entry is not None and entry.topic_id == wanted.topic_id else None
+
+    # Leases
+
+    def renew_lease(self, client_id: str, now: int) -> None:
+        """Extend the lease of a client heard at *now* (the broker's own clock)."""
+        self.leases[client_id] = lease_end(now, self.lease_ms[client_id])
+
+    def hear(self, now: int) -> list[str]:
+        """Renew leases by signs of life; returns clients known to be gone."""
+        gone = self.liveness.gone(self.leases)
+        for client_id in self.liveness.take_heard():
+            if client_id in self.leases:
+                self.renew_lease(client_id, now)
+        return gone
+
+    def consumer_row(self, cursor: Cursor, consumer: Consumer, *, with_ranges: bool) -> dict:
+        """The row of a connected consumer (see facts); its lease ends by the machine's clock."""
+        until = self.leases.get(consumer.client_id)
+        return consumer_row(
+            cursor,
+            consumer,
+            lease_time=None if until is None else until - self.now.own + self.now.wall,
+            with_ranges=with_ranges,
+        )

@@ -1,0 +1,202 @@
+"""Chunked messages that exceed a consumer's limits, or are acknowledged incomplete. Theory: chunked; rule:
+protocol.chunk_limits.
+
+Limits apply as a read passes, by position, so a message not yet on its way is never lost. Whatever is read again is
+checked again. A consumer that asks for redelivery of everything gets kept-back messages too. A complete message that
+waits for its deliver time does not count.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.chunks.chunked import Chunked
+from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.delays.deliver_times import delayed_at
+from pulsar_spark.broker.delays.due_moves import rewrite
+from pulsar_spark.broker.gathering.affected import effective_returns, is_due, returning
+from pulsar_spark.broker.gathering.unread_slices import honours_delays
+from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.round.isolation import isolated, of_cursor
+from pulsar_spark.protocol.chunk_limits import Eviction, Group, begun_too_early, evictions
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
+from pulsar_spark.protocol.delays import AXES_END, DUE_BASE
+from pulsar_spark.protocol.positions import Positions, as_array, inside
+from pulsar_spark.storage.chunks.chunk_groups import STILL_OPEN
+
+
+def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
+    """Handle newly numbered, deleted or rewritten chunks: completed messages are acknowledged if released, or pending
+    at the consumer they were kept back from."""
+    for cursor in bundle.cursors.awake():
+        chunked = cursor.chunked
+        if chunked is not None and not bundle.is_set_aside(cursor) and chunked.has_news:
+            with isolated(of_cursor(cursor)):
+                _take_numbered(bundle, draft, chunked)
+
+
+def _take_numbered(bundle: Bundle, draft: RoundDraft, chunked: Chunked) -> None:
+    cursor, visible = chunked.cursor, chunked.visible
+    if chunked.released or chunked.kept_back:
+        firsts, lasts = chunked.groups.units(chunked.seen, chunked.numbered - 1)
+        acknowledge(draft.of(cursor), lasts[chunked.are_released(firsts)])
+        for consumer_id, kept in chunked.kept_back.items():
+            units = lasts[inside(firsts, kept)]
+            hold(draft.of(cursor), consumer_id, units[~go_by_deliver_time(bundle, cursor, units, draft.wall)])
+    chunked.take_news()
+    # Messages begun anew, broken or deleted no longer hold it back, even without requests for the cursor.
+    chunked.settle()
+    if chunked.visible != visible:
+        draft.of(cursor).is_changed = True
+
+
+def expire_incomplete(bundle: Bundle, draft: RoundDraft) -> None:
+    """Release messages that were not complete in time."""
+    for cursor in bundle.cursors.awake():
+        chunked = cursor.chunked
+        if chunked is None or not cursor.consumers or bundle.is_set_aside(cursor):
+            continue
+        with isolated(of_cursor(cursor)):
+            due = chunked.next_expiry()
+            if due is not None and due <= draft.wall:
+                opened = chunked.groups.open()
+                chunked.release(opened.firsts[opened.since <= begun_too_early(chunked.limits.expire_ms, draft.wall)])
+                draft.of(cursor).is_changed = True
+
+
+def release_until(asked: CursorDraft, last: int) -> None:
+    """Release incomplete messages that end at or before *last*, because of time to live or a quota."""
+    chunked = asked.cursor.chunked
+    if chunked is None:
+        return
+    opened = chunked.groups.open()
+    firsts = opened.firsts[opened.lasts <= last]
+    if len(firsts):
+        chunked.release(firsts)
+        asked.is_changed = True
+
+
+def acknowledge(asked: CursorDraft, units: Iterable[int]) -> None:
+    """Acknowledge the messages that end at *units* as expired."""
+    for unit in map(int, units):
+        if unit not in asked.acks and not asked.cursor.is_done(asked.cursor.place(unit)):
+            asked.acks.add(unit, unit)
+            asked.expired += 1
+
+
+def hold(asked: CursorDraft, consumer_id: str, units: np.ndarray) -> None:
+    """Make messages that end at *units* pending at a consumer, without sending them."""
+    cursor = asked.cursor
+    if not len(units):
+        return
+    held = [cursor.find(unit) or Range(unit, unit, "", batch_size=1) for unit in units.tolist()]
+    taken = Positions((unit, unit) for unit in sorted(units.tolist()))
+    others = [
+        each._replace(first=first, last=last)
+        for each in cursor.ranges_between(0, AXES_END)
+        for first, last in ([(each.first, each.last)] if each.first >= DUE_BASE else taken.gaps(each.first, each.last))
+    ]
+    with_consumer = [
+        Range(unit, unit, PENDING, consumer_id, 0, each.redelivery_count or 0, None, each.ack_set, each.batch_size)
+        for unit, each in zip(units.tolist(), held)
+    ]
+    rewrite(asked, [*others, *with_consumer])
+
+
+def go_by_deliver_time(bundle: Bundle, cursor: Cursor, positions: np.ndarray, wall: int) -> np.ndarray:
+    """Which entries at ascending *positions* are, or will become, entries of the due lane."""
+    if not honours_delays(bundle, cursor):
+        return np.zeros(len(positions), bool)
+    times = delayed_at(bundle.topics[cursor.topic], cursor.key.partition, positions)
+    return times > wall if cursor.due is None else cursor.due.is_own(positions, times)
+
+
+class ChunkWalk:
+    """One cursor's read in one round, with regard to chunks."""
+
+    def __init__(self, bundle: Bundle, asked: CursorDraft):
+        self._bundle, self._asked, self._chunked = bundle, asked, asked.cursor.chunked
+        self._limits = self._chunked.limits
+        self._found: tuple[tuple[int, int], list[Eviction]] | None = None
+
+    def evicted(self, last: int) -> np.ndarray:
+        """The ends of complete messages evicted by a read up to *last*."""
+        firsts, ends = _columns(self._evictions(last))
+        return ends[self._are_complete(firsts, ends)]
+
+    def pass_by(self, last: int) -> None:
+        """Apply evictions of a read that ends at *last*."""
+        found, chunked, asked = self._evictions(last), self._chunked, self._asked
+        if found:
+            firsts, ends = _columns(found)
+            left, units = firsts[ends == STILL_OPEN], np.sort(ends[self._are_complete(firsts, ends)])
+            consumer_id = chunked.limiter.consumer_id
+            if self._limits.auto_acks:
+                acknowledge(asked, units)
+                chunked.release(left)
+                asked.is_changed = True
+            else:
+                hold(asked, consumer_id, units)
+                chunked.keep_back(consumer_id, left)
+                asked.changed_consumers.add(consumer_id)
+                asked.is_changed = True
+        chunked.walked = max(chunked.walked, last + 1)
+
+    def _are_complete(self, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Which groups are messages; one whose uuid began anew is not."""
+        is_over = ends != STILL_OPEN
+        if not is_over.any():
+            return is_over
+        begins, lasts = self._chunked.groups.units(int(ends[is_over].min()), int(ends[is_over].max()))
+        at = np.searchsorted(lasts, ends)
+        return (np.append(lasts, -1)[at] == ends) & (np.append(begins, -1)[at] == firsts)
+
+    def _evictions(self, last: int) -> list[Eviction]:
+        limiter = self._chunked.limiter
+        if not self._limits.most or last < self._chunked.walked or limiter.consumer_id in self._asked.redelivered:
+            return []
+        way = self._chunked.walked, last
+        if self._found is None or self._found[0] != way:
+            self._found = way, self._look(last)
+        return self._found[1]
+
+    def _look(self, last: int) -> list[Eviction]:
+        chunked, most = self._chunked, self._limits.most
+        firsts, ends = chunked.groups.between(chunked.walked, last)
+        if not len(firsts):
+            return []
+        open_then = np.arange(1, len(firsts) + 1) - np.searchsorted(np.sort(ends), firsts, "right")
+        if open_then.max() <= most:
+            return []
+        is_left = ~self._is_settled(firsts, ends)
+        groups = map(Group, firsts[is_left].tolist(), ends[is_left].tolist())
+        return evictions(groups, most=most, begin=chunked.walked)
+
+    def _is_settled(self, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Which groups do not count for limits: settled, or delivered by deliver time."""
+        chunked, cursor = self._chunked, self._asked.cursor
+        is_settled = (ends == STILL_OPEN) & chunked.are_released(firsts)
+        for kept in chunked.kept_back.values():
+            is_settled |= (ends == STILL_OPEN) & inside(firsts, kept)
+        is_known = (ends <= cursor.mark_delete) | inside(ends, [*self._known(), *self._asked.acks])
+        units = np.sort(ends[self._are_complete(firsts, ends) & ~is_known])
+        by_deliver_time = units[go_by_deliver_time(self._bundle, cursor, units, self._bundle.now.wall)]
+        is_known |= np.isin(ends, by_deliver_time)
+        return is_settled | (self._are_complete(firsts, ends) & is_known)
+
+    def _known(self) -> Iterator[tuple[int, int]]:
+        """Stretches acknowledged, or pending and not returned in this round."""
+        asked, now = self._asked, self._bundle.now.own
+        leaving = returning(asked, now)
+        held = [each for each in asked.cursor.ranges_between(0, DUE_BASE) if each.status in (ACKNOWLEDGED, PENDING)]
+        back = Positions(each[:2] for each in effective_returns(asked, held) if each.due_time <= now)
+        for each in held:
+            if each.status == ACKNOWLEDGED:
+                yield each.first, each.last
+            elif each.consumer_id not in leaving and not is_due(each, now):
+                yield from back.gaps(each.first, each.last)
+
+
+def _columns(found: list[Eviction]) -> tuple[np.ndarray, np.ndarray]:
+    return as_array((each.evicted.first, each.evicted.end) for each in found)

@@ -1,0 +1,50 @@
+"""Compacts a topic: makes its compacted view from the previous view and what was published after its horizon (see
+storage.compacted, protocol.compaction).
+
+The calling process does it, without a JVM up to :data:`SMALL_MESSAGES` and :data:`SMALL_BYTES` (compaction_small), else
+with Spark (compaction_job). No cursor moves, so no broker need run. A topic has one compaction at a time; a crash
+before the commit leaves the previous view.
+"""
+
+import time
+from collections.abc import Collection
+
+from pulsar_spark.broker.compaction.compaction_plan import SMALL_BYTES, SMALL_MESSAGES, Write, plan_compaction
+from pulsar_spark.broker.compaction.compaction_small import write_small
+from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.storage.compaction.compacted import CompactedView, Facts, replace_rows
+from pulsar_spark.storage.compaction.compaction_status import compacting
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers.ledgers import ledgers_until
+from pulsar_spark.storage.topics.topics import Topic
+
+
+def compact(layout: Layout, topic: Topic, partitions: Collection[int], by_spark: Write | None = None) -> bool:
+    """Compact these partitions, with *by_spark* if the topic is large; False without new messages.
+    :class:`NotAllowedError` while another compaction runs, or if it needs Spark and has none."""
+    with compacting(topic):
+        started = time.monotonic()
+        asked = plan_compaction(layout, topic, partitions)
+        if not asked.behind and asked.view.is_made:
+            return False
+        if not asked.is_small and by_spark is None:
+            raise NotAllowedError(
+                f"topic {str(topic.name)!r}: to compact more than {SMALL_MESSAGES} messages or {SMALL_BYTES} bytes "
+                f"takes Spark: 'pulsar-spark compact {topic.name}' starts it"
+            )
+        written = (write_small if asked.is_small else by_spark)(asked)
+        facts = Facts(asked.messages - written.messages, round(1000 * (time.monotonic() - started)))
+        replace_rows(asked.view, dict.fromkeys(asked.behind, asked.until), written.adds, facts)
+        return bool(asked.behind)
+
+
+def bytes_behind(layout: Layout, topic: Topic) -> int:
+    """Bytes published to a topic after its horizons."""
+    view = CompactedView(topic.path)
+    found: dict[str, int] = {}
+    for partition, ledgers in ledgers_until(layout, topic, TableLog(topic.path).latest()).items():
+        first = ledgers.first_behind(view.horizon(partition))
+        if first < ledgers.end_position:
+            found |= {run.path: run.bytes for run in ledgers.parts(first, ledgers.end_position - 1)}
+    return sum(found.values())

@@ -1,0 +1,1 @@
+"""The state of cursors in memory: their ranges, consumers and limits."""

@@ -1,0 +1,311 @@
+"""Consumers that join and leave, the active one, and leases. Rules: semantics 2.1-2.11, 2.19, 4.2. Entries of a
+consumer that leaves return uncounted."""
+
+from collections.abc import Collection
+from functools import partial
+
+from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.cursors.state import Consumer, Cursor
+from pulsar_spark.broker.delays.due_moves import stop_waiting, wait_again
+from pulsar_spark.broker.gathering.unread_slices import honours_delays
+from pulsar_spark.broker.key_shared.key_shared import Newcomer, let_go, newcomer_of, refusal_of, take_in
+from pulsar_spark.broker.requests.desk import Desk, number_of
+from pulsar_spark.broker.requests.drafts import CursorDraft, Removed, Request
+from pulsar_spark.broker.round.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
+from pulsar_spark.errors import ConsumerBusy, TopicStopped
+from pulsar_spark.errors import named as error_named
+from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST, EXPIRE_TIME_MS, MAX_PENDING
+from pulsar_spark.protocol.compaction import IS_READ_COMPACTED, reads_compacted_refusal
+from pulsar_spark.protocol.failover import Consumer as Candidate
+from pulsar_spark.protocol.failover import active_consumer, takeover_pause_ms
+from pulsar_spark.protocol.instants import from_micros
+from pulsar_spark.protocol.letters import LATEST_MS, NAME_DEAD_LETTER_TOPIC, dead_letters_to
+from pulsar_spark.protocol.membership import (
+    DEFAULT_LEASE_MS,
+    KEY_SHARED,
+    MOST_LEASE_MS,
+    ended_leases,
+    refusal,
+    type_of,
+    unsubscribe_refusal,
+)
+from pulsar_spark.protocol.policies import MOST_INT32, POLICIES
+from pulsar_spark.protocol.request_properties import MOST, is_said
+from pulsar_spark.protocol.topic_name import check_subscription, parse_topic_name
+from pulsar_spark.storage.topics.topics import check_letter_topic, resolve_topic
+from pulsar_spark.table_specs import VALID_UNTIL
+
+DEAD_LETTER_POLICY = ("max_redeliver_count", "dead_letter_topic", "initial_subscription_name")
+"""Properties of a subscribe request about entries given back too often."""
+
+MOST_HOLDERS = 3
+
+
+class Members(Desk):
+    """Requests about consumers."""
+
+    def subscribe(self, request: Request) -> str:
+        state, wanted = self.topic_of(request), _type_wanted(request)
+        if state.error:
+            raise TopicStopped(state.error)
+        cursor = self.bundle.cursors.get(self.key_of(request))
+        if cursor and request.consumer_id in cursor.consumers:
+            return "connected"
+        reads_compacted = is_said(request.properties, IS_READ_COMPACTED)
+        if reads_compacted and (refused := reads_compacted_refusal(wanted)):
+            raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}")
+        newcomer = newcomer_of(request, partial(self.bundle.policy, request.topic)) if wanted == KEY_SHARED else None
+        self._check_may_join(cursor, request, newcomer)
+        # Everything else is refused before anything changes.
+        dead_letters = self._dead_letter_policy(request)
+        priority_level = number_of(request, "priority_level", 0, least=0, most=MOST_INT32)
+        _check_chunk_limits(request)
+        lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MOST_LEASE_MS)
+        if cursor is None:
+            initial_position = request.properties.get("initial_position", "Latest")
+            cursor = self.new_cursor(state, request, initial_position, reads_compacted=reads_compacted)
+        self._choose_view(cursor, state, reads_compacted)
+        has_waited = not cursor.consumers and cursor.subscription_type is None
+        cursor.subscription_type = wanted
+        if has_waited:
+            self._change_lanes(cursor)
+        if "max_redeliver_count" in dead_letters:
+            cursor.dead_letters = dead_letters
+        self.bundle.lease_ms[request.client_id] = lease_ms
+        self.renew_lease(request.client_id)
+        self._join(cursor, request, priority_level, newcomer)
+        return "connected"
+
+    def _choose_view(self, cursor: Cursor, state: TopicState, reads_compacted: bool) -> None:
+        """Set whether the cursor reads compacted; otherwise it passes trimmed entries."""
+        if cursor.reads_compacted != reads_compacted and (reads_compacted or not cursor.consumers):
+            cursor.reads_compacted = reads_compacted
+            if not reads_compacted:
+                self.mark_deleted(cursor, state.first_position(cursor.key.partition) - 1)
+            self.draft.of(cursor).is_changed = True
+
+    def _change_lanes(self, cursor: Cursor) -> None:
+        """The first consumer decides whether deliver times count."""
+        draft = self.draft.of(cursor)
+        if cursor.lanes:
+            return
+        if honours_delays(self.bundle, cursor):
+            wait_again(self.bundle, draft, self.draft.wall)
+        else:
+            stop_waiting(draft)
+
+    def _check_may_join(self, cursor: Cursor | None, request: Request, newcomer: Newcomer | None) -> None:
+        """Refuse a consumer that may not join, after checking that those in the way live."""
+        refused = self._refusal(cursor, request, newcomer)
+        if refused and cursor:
+            clients = (consumer.client_id for consumer in cursor.consumers.values())
+            if self._let_go(self.bundle.liveness.look_at(clients)):
+                refused = self._refusal(cursor, request, newcomer)
+        if refused:
+            error = error_named(refused[0])
+            holders = self._holders(cursor) if issubclass(error, ConsumerBusy) else ""
+            raise error(f"{request.topic} subscription {request.subscription!r}: {refused[1]}{holders}")
+
+    def _join(self, cursor: Cursor, request: Request, priority_level: int, newcomer: Newcomer | None) -> None:
+        consumer = Consumer(
+            request.consumer_id,
+            request.properties.get("consumer_name") or request.consumer_id,
+            request.client_id,
+            priority_level,
+            cursor.joined,
+            properties={name: value for name, value in request.properties.items() if name != VALID_UNTIL},
+        )
+        cursor.joined += 1
+        cursor.consumers[consumer.consumer_id] = consumer
+        cursor.last_active = self.draft.now
+        draft = self.draft.of(cursor)
+        draft.is_changed = True
+        draft.has_new_limits |= not consumer.has_unacked_limits
+        draft.changed_consumers.add(consumer.consumer_id)
+        if newcomer:
+            take_in(cursor, newcomer, draft)
+        self._choose_active(cursor, draft)
+        if cursor.chunked:
+            cursor.chunked.begin_anew()
+
+    def _refusal(self, cursor: Cursor | None, request: Request, newcomer: Newcomer | None) -> tuple[str, str] | None:
+        present, consumers = (cursor.subscription_type, list(cursor.consumers)) if cursor else (None, [])
+        refused = refusal(
+            _type_wanted(request),
+            present=present,
+            consumers=consumers,
+            most=self.bundle.policy(request.topic, "max_consumers_per_subscription"),
+        )
+        return refusal_of(newcomer, cursor) if refused is None and newcomer else refused
+
+    def _holders(self, cursor: Cursor | None) -> str:
+        """Connected consumers, when last heard, and when their leases end."""
+        told = []
+        for consumer in list(cursor.consumers.values())[:MOST_HOLDERS] if cursor else []:
+            until = self.bundle.leases.get(consumer.client_id)
+            if until is not None:
+                until += self.draft.wall - self.draft.now  # the machine's clock
+                heard = until - self.bundle.lease_ms[consumer.client_id] * 1000
+                told.append(
+                    f"consumer {consumer.name!r} of client {consumer.client_id!r}, last heard of at {_shown(heard)}, "
+                    f"whose lease ends at {_shown(until)}"
+                )
+        return f" (held by {'; '.join(told)})" if told else ""
+
+    def _dead_letter_policy(self, request: Request) -> dict[str, str]:
+        """A consumer's dead letter policy, refused now if it cannot be carried out."""
+        policy = {name: request.properties[name] for name in DEAD_LETTER_POLICY if request.properties.get(name)}
+        number_of(request, "max_redeliver_count", 0, least=0, most=MOST_INT32)
+        if "initial_subscription_name" in policy:
+            check_subscription(policy["initial_subscription_name"], "initial subscription")
+        if "dead_letter_topic" in policy and parse_topic_name(policy["dead_letter_topic"]).partition_index >= 0:
+            resolve_topic(self.bundle.layout, policy["dead_letter_topic"])
+        if int(policy.get("max_redeliver_count", 0)):
+            name = dead_letters_to(policy, request.topic, request.subscription)
+            check_letter_topic(
+                self.bundle.layout,
+                name,
+                what="dead letter topic",
+                subscription=request.subscription,
+                remedy=NAME_DEAD_LETTER_TOPIC,
+            )
+        return policy
+
+    def flow(self, request: Request) -> None:
+        consumer = self.consumer_of(request)
+        consumer.permits = min(consumer.permits + request.permits, MOST)
+        self.draft.of(self.cursor_of(request)).changed_consumers.add(consumer.consumer_id)
+
+    def close(self, request: Request) -> None:
+        if request.consumer_id is None:
+            self._leave_client(request.client_id, "closed")
+            self.bundle.leases.pop(request.client_id, None)
+            return
+        cursor = self.cursor_of(request)
+        if request.consumer_id in cursor.consumers:
+            self._leave(cursor, request.consumer_id, "closed")
+
+    def unsubscribe(self, request: Request) -> None:
+        cursor = self.cursor_of(request)
+        others = [
+            consumer.name for consumer in cursor.consumers.values() if consumer.consumer_id != request.consumer_id
+        ]
+        by_consumer = request.consumer_id is not None
+        refused = unsubscribe_refusal(others, is_forced=is_said(request.properties, "force"), by_consumer=by_consumer)
+        if refused:
+            raise error_named(refused[0])(f"subscription {request.subscription!r} {refused[1]}")
+        self.delete(cursor)
+
+    def unload(self, request: Request) -> None:
+        """Disconnect a topic partition's consumers, as Pulsar does. Clients subscribe again; unacknowledged entries
+        come again, uncounted (2.19)."""
+        state = self.topic_of(request)
+        for cursor in self.bundle.cursors_of(state.topic.topic_id):
+            if cursor.key.partition == request.partition and not self.bundle.is_set_aside(cursor):
+                for consumer_id in list(cursor.consumers):
+                    self._leave(cursor, consumer_id, "unloaded")
+
+    def delete(self, cursor: Cursor) -> None:
+        """Delete a cursor and disconnect its consumers."""
+        for consumer_id in list(cursor.consumers):
+            self._leave(cursor, consumer_id, "unsubscribed")
+        draft = self.draft.cursors.pop(cursor.key, None)
+        self.draft.facts += [removed_consumer_row(cursor, *removed) for removed in (draft.removed if draft else [])]
+        self.draft.facts.append(removed_cursor_row(cursor))
+        del self.bundle.cursors[cursor.key]
+        if entry := self.bundle.cursor_aside(cursor):
+            self.forget(entry)
+
+    def end_leases(self, gone: Collection[str] = ()) -> None:
+        """Remove consumers whose lease ended, and those of clients known to be *gone*."""
+        self._let_go(gone)
+        for client_id in list(ended_leases(self.bundle.leases, self.draft.now)):
+            if self.bundle.liveness.has_sign(client_id):
+                self.bundle.renew_lease(client_id, self.draft.now)
+                continue
+            self._leave_client(client_id, "lease ended")
+            del self.bundle.leases[client_id]
+
+    def _let_go(self, gone: Collection[str]) -> bool:
+        """Remove consumers of clients known to be gone; returns whether there were any."""
+        for client_id in gone:
+            self._leave_client(client_id, "process gone")
+            self.bundle.leases.pop(client_id, None)
+        return bool(gone)
+
+    def drop_topics(self, gone: list[TopicState]) -> None:
+        """Forget deleted topics with their subscriptions and policies."""
+        for state in gone:
+            name = str(state.topic.name)
+            for _, policy in [key for key in self.bundle.policies if key[0] == name and key[1] in POLICIES]:
+                self.draft.facts.append(self.bundle.set_policy(name, policy, None))
+            for cursor in self.bundle.cursors_of(state.topic.topic_id):
+                draft = self.draft.of(cursor)
+                for consumer_id in list(cursor.consumers):
+                    self._leave(cursor, consumer_id, "deleted")
+                draft.forget_ranges()
+                self.draft.facts += [removed_consumer_row(cursor, *removed) for removed in draft.removed]
+                del self.draft.cursors[cursor.key], self.bundle.cursors[cursor.key]
+            self.bundle.forget_delayed(state.topic.topic_id)
+            self.draft.facts.append(removed_topic_row(state))
+            for entry in [entry for entry in self.bundle.set_aside.values() if entry.topic_id == state.topic.topic_id]:
+                self.forget(entry)
+
+    def _leave_client(self, client_id: str, why: str) -> None:
+        for cursor in self.bundle.cursors.values():
+            for consumer in [consumer for consumer in cursor.consumers.values() if consumer.client_id == client_id]:
+                self._leave(cursor, consumer.consumer_id, why)
+
+    def _leave(self, cursor: Cursor, consumer_id: str, why: str) -> None:
+        draft = self.draft.of(cursor)
+        draft.removed.append(Removed(cursor.consumers.pop(consumer_id), why))
+        draft.left.add(consumer_id)
+        cursor.last_active = self.draft.now
+        draft.changed_consumers.discard(consumer_id)
+        draft.is_changed = True
+        let_go(cursor, consumer_id, draft)
+        if cursor.chunked:
+            cursor.chunked.begin_anew(consumer_id)
+        self._choose_active(cursor, draft)
+        cursor.subscription_type = type_of(cursor.subscription_type, cursor.consumers)
+        if cursor.subscription_type is None:
+            cursor.is_blocked, cursor.is_blocked_by_broker = False, False
+
+    def _choose_active(self, cursor: Cursor, draft: CursorDraft) -> None:
+        """Choose the active consumer on Exclusive and Failover; the previous one's entries return uncounted (2.10,
+        2.11)."""
+        before, cursor.active_id = cursor.active_id, None
+        if cursor.is_single_active and cursor.consumers:
+            candidates = [
+                Candidate(c.consumer_id, c.name, c.priority_level, c.join_order) for c in cursor.consumers.values()
+            ]
+            cursor.active_id = active_consumer(
+                candidates, partition_index=cursor.key.partition, topic_name=cursor.topic
+            ).consumer_id
+        if cursor.active_id == before:
+            return
+        draft.changed_consumers |= {before, cursor.active_id} & cursor.consumers.keys()
+        if before is not None:
+            draft.left.add(before)
+            delay_ms = self.bundle.policy(cursor.topic, "active_consumer_failover_delay_ms")
+            pause_ms = takeover_pause_ms(cursor.subscription_type, delay_ms)
+            if pause_ms is not None:
+                cursor.reads_after = self.draft.now + pause_ms * 1000
+
+    def renew_lease(self, client_id: str | None) -> None:
+        if client_id in self.bundle.lease_ms:
+            self.bundle.renew_lease(client_id, self.draft.now)
+
+
+def _check_chunk_limits(request: Request) -> None:
+    number_of(request, MAX_PENDING, 0, least=-MOST_INT32, most=MOST_INT32)
+    number_of(request, EXPIRE_TIME_MS, 0, least=0, most=LATEST_MS)
+    is_said(request.properties, AUTO_ACK_OLDEST)
+
+
+def _type_wanted(request: Request) -> str:
+    return request.properties.get("subscription_type", "Exclusive")
+
+
+def _shown(instant: int) -> str:
+    return from_micros(instant).isoformat(timespec="seconds")

@@ -1,0 +1,249 @@
+"""What the broker keeps in memory between rounds: the cursors of its bundle and their consumers. Ranges are in pages
+(see pages), or by lane on Key_Shared with very many (see lane_form)."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from pulsar_spark.broker.cursors.paged_ranges import PagedRanges
+from pulsar_spark.broker.cursors.pages import NEVER, Pages
+from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
+from pulsar_spark.broker.key_shared.lane_form import LaneForm, page_of
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.delays import DUE_BASE
+from pulsar_spark.protocol.hash_ranges import OwnedRange
+from pulsar_spark.protocol.kept_owners import kept_properties
+from pulsar_spark.protocol.key_shared import KeySharedRules
+from pulsar_spark.protocol.membership import KEY_SHARED, SINGLE_ACTIVE
+from pulsar_spark.protocol.selectors import Selector
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
+
+
+@dataclass
+class Consumer:
+    """A connected consumer. ``permits`` counts messages it may still be sent."""
+
+    consumer_id: str
+    name: str
+    client_id: str
+    priority_level: int = 0
+    join_order: int = 0
+    permits: int = 0
+    is_blocked: bool = False
+    msg_out_counter: int = 0
+    msg_redeliver_counter: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def has_unacked_limits(self) -> bool:
+        return self.properties.get("max_unacked_messages") != "0"
+
+
+class Cursor(PagedRanges):
+    """A subscription on one partition.
+
+    On Key_Shared with consumers, ``key_shared`` has the rules the first one fixed, ``selector`` the owners of hashes,
+    and ``recently_joined`` join positions, in order (semantics 2.32, classic only).
+    """
+
+    def __init__(
+        self, key: CursorKey, topic: str, mark_delete: int, read_position: int, subscription_type: str | None = None
+    ):
+        super().__init__(mark_delete, read_position)
+        self.key, self.topic, self.subscription_type = key, topic, subscription_type
+        self.consumers: dict[str, Consumer] = {}
+        self.active_id: str | None = None
+        self.reads_after = 0
+        self.last_active: int | None = None
+        self.is_blocked = self.is_blocked_by_broker = False
+        self.dead_letters: dict[str, str] = {}
+        self.reads_compacted = False
+        """Did the consumers that connected last ask for the compacted view?"""
+        self.joined = 0
+        self.key_shared: KeySharedRules | None = None
+        self.recently_joined: dict[str, int] = {}
+        self.selector: Selector | None = None
+        self.msg_out_counter = self.msg_redeliver_counter = 0
+        self.looked_in_vain: tuple | None = None
+        """How things stood when a Key_Shared round found nothing to hand out (see candidates)."""
+
+    @property
+    def is_single_active(self) -> bool:
+        return self.subscription_type in SINGLE_ACTIVE
+
+    @property
+    def is_key_shared(self) -> bool:
+        return self.subscription_type == KEY_SHARED
+
+    @property
+    def key_shared_mode(self) -> str | None:
+        """AUTO_SPLIT or STICKY; None unless Key_Shared with consumers."""
+        return self.key_shared.mode if self.key_shared else None
+
+    @property
+    def allows_out_of_order(self) -> bool:
+        """May entries of one key overtake each other? If a Key_Shared subscription's first consumer allowed it."""
+        return self.key_shared is not None and self.key_shared.allows_out_of_order
+
+    @property
+    def selector(self) -> Selector | None:
+        """The owners of hashes; None unless Key_Shared with consumers."""
+        return self._selector
+
+    @selector.setter
+    def selector(self, selector: Selector | None) -> None:
+        self._selector = selector
+        self.__dict__.pop("owned", None)
+        self.__dict__.pop("hash_ranges", None)
+        self.__dict__.pop("kept_properties", None)
+
+    @cached_property
+    def owned(self) -> list[OwnedRange]:
+        """Hash ranges and their owners, by start; empty without a selector."""
+        return self.selector.owned() if self.selector else []
+
+    @cached_property
+    def hash_ranges(self) -> dict[str, list[tuple[int, int]]]:
+        """Hash ranges (start, end) by consumer; shared ones are listed for each."""
+        ranges: dict[str, list[tuple[int, int]]] = {}
+        for owned in self.owned:
+            ranges.setdefault(owned.consumer_id, []).append((owned.start, owned.end))
+        return ranges
+
+    @cached_property
+    def kept_properties(self) -> dict[str, dict[str, str]]:
+        """What rows store of each consumer's hashes beside ranges."""
+        return {each: kept_properties(self.selector, each) for each in self.consumers} if self.selector else {}
+
+    @property
+    def has_unacked_limits(self) -> bool:
+        """Do limits of unacknowledged messages apply? On Shared and Key_Shared, without DataFrame consumers, whose
+        deliveries are larger."""
+        return not self.is_single_active and all(consumer.has_unacked_limits for consumer in self.consumers.values())
+
+    @property
+    def max_redeliver_count(self) -> int:
+        """How often an entry may come back; 0 without a dead letter policy."""
+        return int(self.dead_letters.get("max_redeliver_count", 0))
+
+    @property
+    def passed_mark_delete(self) -> int:
+        """The position up to which all entries are acknowledged, delayed ones too, or parts of later messages."""
+        return self.mark_delete if self.due is None else self.due.visible
+
+    @property
+    def visible_mark_delete(self) -> int:
+        """The mark-delete shown to users, before waiting entries and chunks of unacknowledged messages."""
+        passed = self.passed_mark_delete
+        return passed if self.chunked is None else min(passed, self.chunked.visible)
+
+    def ranges(self) -> Iterator[Range]:
+        """Exact ranges by position, without the due lane."""
+        if self.lanes:
+            yield from self.lanes.ranges()
+        yield from self.ranges_between(0, DUE_BASE)
+
+    def acknowledged(self) -> Iterator[tuple[int, int]]:
+        """Acknowledged stretches after the visible mark-delete, in order."""
+        if self.due:
+            found = self.due.done_stretches()
+        else:
+            found = ((held.first, held.last) for held in self.ranges() if held.status == ACKNOWLEDGED)
+        return found if self.chunked is None else self.chunked.with_parts(found)
+
+    def backlog(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Unacknowledged stretches in *first*..*last*."""
+        at = max(first, self.visible_mark_delete + 1)
+        for begin, end in self.acknowledged():
+            if begin > last or at > last:
+                break
+            if at < begin:
+                yield at, begin - 1
+            at = max(at, end + 1)
+        if at <= last:
+            yield at, last
+
+    @property
+    def first_untouched(self) -> int:
+        """The position after everything that was delivered or acknowledged."""
+        if self.lanes:
+            return max(self.read_position, self.lanes.end)
+        pages = self.pages[: self.place_of_page(DUE_BASE)]
+        last = next((page.held[-1].last for page in reversed(pages) if page.held), -1)
+        return max(self.read_position, last + 1)
+
+    def place(self, position: int) -> int:
+        """Where the state of *position* is; virtual in the due lane."""
+        return position if self.due is None else self.due.place(position)
+
+    def is_part(self, position: int) -> bool:
+        return self.chunked is not None and bool(self.chunked.groups.are_parts(np.array([position]))[0])
+
+    def is_done(self, place: int) -> bool:
+        """Is the entry at *place* acknowledged?"""
+        held = self.find(place)
+        return place <= self.mark_delete or (held is not None and held.status == ACKNOWLEDGED)
+
+    def clear(self) -> list[int]:
+        """Drop all ranges; returns the dropped pages."""
+        dropped = [*(page.first for page in self.pages), *map(page_of, self.lanes.lanes if self.lanes else ())]
+        self.changes += 1
+        self.pages, self.lanes, self.unacked = Pages(), None, Counter()
+        return dropped
+
+    def keep_by_lane(self, hashes: EntryHashes) -> list[int]:
+        """Keep ranges by lane from now on; returns dropped pages. Lanes are made at the next store."""
+        lanes, unacked = LaneForm.of_ranges(hashes, self.mark_delete + 1, self.ranges()), self.unacked
+        dropped = self.clear()
+        self.lanes, self.unacked = lanes, unacked
+        return dropped
+
+    def keep_exact(self) -> list[int]:
+        """Keep exact ranges from now on; returns dropped pages."""
+        ranges = list(self.ranges())
+        dropped = self.clear()
+        self.replace(set(), ranges)
+        return dropped
+
+    def load_lanes(self, lanes: LaneForm) -> None:
+        self.lanes, self.unacked = lanes, lanes.unacked()
+
+    def stored(self, lanes: LaneForm) -> None:
+        """Update mark-delete and counts after a store of its lanes."""
+        self.changes += 1
+        self.mark_delete, self.unacked = lanes.base - 1, lanes.unacked()
+        self.read_position = max(self.read_position, self.mark_delete + 1)
+
+    def returns_at(self) -> Iterator[int]:
+        """When pending entries come back: the earliest of each page, or of all lanes."""
+        if self.lanes is None and not self.pages:
+            return iter(())
+        dues = self.pages.returns_at.tolist() if self.lanes is None else [self.lanes.returns_at()]
+        return (due for due in dues if due is not None and due < NEVER)
+
+    def replays_at(self) -> Iterator[int]:
+        """When ranges may be delivered again, 0 for now: the earliest of each page, or all of lanes."""
+        if self.lanes is None and not self.pages:
+            return iter(())
+        dues = self.pages.replays_at.tolist() if self.lanes is None else self.lanes.replays_at()
+        return (due for due in dues if due is not None and due < NEVER)
+
+    def next_replay(self, wall: int) -> int | None:
+        """When, after *wall*, something may be delivered again. On Key_Shared also in pages with entries that may go
+        already, as others may own the rest."""
+        if self.is_key_shared and self.lanes is None:
+            dues = (page.next_replay(wall) for page in self.pages)
+        else:
+            dues = (due for due in self.replays_at() if due > wall)
+        return min((due for due in dues if due is not None), default=None)
+
+    def advance_read_position(self) -> None:
+        """Move the read position to the first unread entry."""
+        if self.lanes:
+            # From mark-delete on: an entry deleted since is in no lane any more, and unread again.
+            self.read_position = self.lanes.first_unread(self.lanes.base)
+            return
+        self.read_position = self.first_unknown(self.read_position)

@@ -1,0 +1,61 @@
+"""Time to live for a cursor with a due lane (0.26, see protocol.expiry)."""
+
+from collections.abc import Iterable
+
+from pulsar_spark.broker.delays.deliver_times import delayed_at
+from pulsar_spark.broker.delays.own_entries import WINDOW
+from pulsar_spark.broker.requests.drafts import CursorDraft
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, REPLAY
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, place_apart, position_of, virtual
+from pulsar_spark.protocol.positions import Positions, as_array, expanded, ranges_of
+
+
+def expire_due(asked: CursorDraft, last: int, dead_before: int) -> None:
+    """Acknowledge the due lane's entries due before *dead_before*, which is a stretch of numbers, and those apart up to
+    position *last*."""
+    due = asked.cursor.due
+    due.promotion.advance(dead_before - 1)
+    behind = virtual(due.promotion.first_at(dead_before))
+    asked.axis_acks.add(due.mark_delete + 1, behind - 1)
+    asked.expired += behind - due.mark_delete - 1
+    for held in asked.cursor.ranges_between(DUE_BASE, behind):
+        if held.status == ACKNOWLEDGED:
+            asked.expired -= min(held.last + 1, behind) - held.first
+    _expire_apart(asked, last, dead_before)
+
+
+def _expire_apart(asked: CursorDraft, last: int, dead_before: int) -> None:
+    """Waiting entries go by the time they wait for, others by their own deliver time."""
+    due, unmoved = asked.cursor.due, []
+    for held in asked.cursor.ranges_between(APART_BASE, place_apart(last) + 1):
+        first, until = position_of(held.first), min(position_of(held.last), last)
+        if held.status == REPLAY and held.due_time is not None:
+            dead = [(first, until)] if held.due_time < dead_before else []
+            _expire_at(asked, dead)
+        elif held.status != ACKNOWLEDGED:
+            unmoved.append((first, until))
+    positions = expanded(*as_array(unmoved))
+    times = delayed_at(due.topic, due.cursor.key.partition, positions)
+    _expire_at(asked, ranges_of(positions[times < dead_before]))
+
+
+def _expire_at(asked: CursorDraft, stretches: Iterable[tuple[int, int]]) -> None:
+    for first, last in stretches:
+        asked.axis_acks.add(place_apart(first), place_apart(last))
+        asked.expired += last - first + 1
+
+
+def expire_main(asked: CursorDraft, first: int, last: int) -> None:
+    """Acknowledge first..last of the main lane; the due lane's entries are passed over."""
+    cursor, due = asked.cursor, asked.cursor.due
+    known = Positions((held.first, held.last) for held in cursor.ranges())
+    done = Positions((held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED)
+    for begin in range(first, last + 1, WINDOW):
+        end = min(begin + WINDOW - 1, last)
+        own = ranges_of(due.own_between(begin, end))
+        for stretch in own:
+            for since, until in known.gaps(*stretch):
+                asked.passed.add(since, until)
+        for stretch in Positions(own).gaps(begin, end):
+            asked.expired += sum(until - since + 1 for since, until in done.gaps(*stretch))
+            asked.axis_acks.add(*stretch)

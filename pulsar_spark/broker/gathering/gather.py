@@ -1,0 +1,331 @@
+"""From drafts to the rows a round is planned from, and the pages it rewrites.
+
+``candidates`` says which cursors take part, ``affected`` which of their ranges are planned.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.bundle.clock import Instant
+from pulsar_spark.broker.cursors.state import Consumer, Cursor
+from pulsar_spark.broker.delays.due_moves import stop_waiting
+from pulsar_spark.broker.delays.due_requests import acknowledge_delivered, bring_onto_axes, catch_up
+from pulsar_spark.broker.gathering.affected import Affected, affected_ranges, effective_returns, is_due, offered_ranges
+from pulsar_spark.broker.gathering.unread_runs import MAX_ROUND_ENTRIES, MOST_RUNS, unread_runs
+from pulsar_spark.broker.gathering.unread_slices import UnreadRun, deliver_time, honours_delays
+from pulsar_spark.broker.key_shared.keyed import Keyed
+from pulsar_spark.broker.key_shared.keyed_lanes import KeyedByLane
+from pulsar_spark.broker.key_shared.keyed_pages import KeyedByPage
+from pulsar_spark.broker.key_shared.keyed_ranges import KeyedByRange, RangeWork
+from pulsar_spark.broker.key_shared.lane_work import LaneWork
+from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
+from pulsar_spark.broker.round.candidates import lay_to_rest, note_in_vain, takers_of, takes_part
+from pulsar_spark.broker.round.isolation import isolated, of_cursor
+from pulsar_spark.broker.round.work import Rows, Work
+from pulsar_spark.protocol.cursor import PENDING, Range
+from pulsar_spark.protocol.delays import position_of, virtual
+from pulsar_spark.protocol.draining import caught_up
+from pulsar_spark.protocol.policies import UNACKED_LIMITS
+from pulsar_spark.protocol.shared import turns
+from pulsar_spark.storage.delta.python_rows import uncollected
+from pulsar_spark.transforms.round_inputs import STATE
+
+LANES_FROM, EXACT_BELOW = 500, 250
+"""Ranges from which a Key_Shared cursor is kept by lane, and entries in motion below which it no longer is."""
+LANES_FROM_ENTRIES = 1 << 19
+"""Entries that a round delivers to several consumers from which a cursor is kept by lane too, however few its ranges
+are. Otherwise each later round that changes a range would read the hash of every entry of its page."""
+
+
+@uncollected()
+def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
+    """The work of a round, for all cursors that have any."""
+    gathering = _Gathering(bundle, draft)
+    bundle.cursors.wake(draft.cursors)
+    for cursor in bundle.cursors.awake():
+        if not bundle.is_set_aside(cursor):
+            with isolated(of_cursor(cursor)):
+                gathering.look_at(cursor)
+    return Work(gathering.rows.table(), gathering.cursors, gathering.affected)
+
+
+class _Gathering:
+    """The rows of a round, cursor by cursor."""
+
+    def __init__(self, bundle: Bundle, draft: RoundDraft):
+        self.bundle, self.draft = bundle, draft
+        self.rows, self.cursors, self.affected = Rows(), [], []
+
+    def look_at(self, cursor: Cursor) -> None:
+        for consumer_id in caught_up(cursor.recently_joined, cursor.visible_mark_delete):
+            del cursor.recently_joined[consumer_id]
+            self.draft.of(cursor).changed_consumers.add(consumer_id)
+        if cursor.lanes and not (self._stays_by_lane(cursor) and self._may_be_by_lane(cursor)):
+            asked = self.draft.of(cursor)
+            asked.dropped_pages += cursor.keep_exact()
+            asked.is_rewritten = asked.is_changed = True
+        takers = takers_of(cursor, self.draft.now)
+        if _is_ready(cursor):
+            self._look_at_due_lane(cursor, takers)
+        else:
+            takers = []
+        if takes_part(self.bundle, self.draft, cursor, takers):
+            self._add(self.draft.of(cursor), takers)
+        elif cursor.key not in self.draft.cursors:
+            lay_to_rest(self.bundle, Instant(self.draft.now, self.draft.wall), cursor, takers)
+
+    def _look_at_due_lane(self, cursor: Cursor, takers: list[Consumer]) -> None:
+        if cursor.due and cursor.due.is_behind:
+            catch_up(self.draft.of(cursor))
+        if cursor.due and cursor.consumers and not honours_delays(self.bundle, cursor):
+            stop_waiting(self.draft.of(cursor))
+        if cursor.due and takers:
+            cursor.due.promotion.advance(self.draft.wall)
+
+    def _add(self, asked: CursorDraft, takers: list[Consumer]) -> None:
+        cursor = asked.cursor
+        if cursor.lanes:
+            self._add_by_lane(asked, takers)
+            return
+        if cursor.due:
+            bring_onto_axes(asked)
+        _find_delivered(asked)
+        _find_tails(asked, self.draft.now)
+        if cursor.is_key_shared and _is_ready(cursor):
+            self._add_keyed(asked, takers)
+            return
+        permits = sum(consumer.permits for consumer in takers)
+        most = min(permits, MAX_ROUND_ENTRIES) if self.draft.reads(asked) else 0
+        unread = unread_runs(self.bundle, asked, most, self.draft.wall)
+        spans = [(unread[0].first, unread[-1].last)] if unread else []
+        came_due = self._came_due(asked, permits)
+        spans += [(run.first, run.last) for run in came_due]
+        affected = affected_ranges(
+            asked, now=self._now(cursor), offered=offered_ranges(asked, self.draft.wall, permits), unread=spans
+        )
+        planned = affected.planned
+        elsewhere = _unacked_elsewhere(cursor.unacked, planned)
+        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position)
+        self.rows.extend("range", number, planned)
+        self._add_requests(number, asked, planned)
+        self.rows.extend("unread", number, [*unread, *came_due])
+
+    def _came_due(self, asked: CursorDraft, permits: int) -> list[UnreadRun]:
+        """Due entries never looked at, within permits."""
+        cursor, wall = asked.cursor, self.draft.wall
+        if cursor.due is None:
+            return []
+        others = any(page.replays_at is not None and page.replays[-1][0] > 0 for page in cursor.pages)
+        return cursor.due.unread(asked, permits, wall, by_time=others)
+
+    def _add_keyed(self, asked: CursorDraft, takers: list[Consumer]) -> None:
+        """Add a Key_Shared cursor, by lane if it has too many ranges."""
+        cursor = asked.cursor
+        may_be_by_lane = self._may_be_by_lane(cursor)
+        # This many show that there are too many.
+        most = LANES_FROM + 1 if may_be_by_lane else MOST_RUNS
+        by_key = KeyedByPage(self.bundle, self.draft, asked, takers, most)
+        unread = by_key.unread()
+        offered = by_key.replays()
+        ranges = len(unread) + sum(len(page.held) for page in cursor.pages)
+        if may_be_by_lane and (by_key.is_full or ranges > LANES_FROM or _are_many(unread)):
+            topic = self.bundle.topics[cursor.topic]
+            asked.dropped_pages += cursor.keep_by_lane(topic.hashes(cursor.key.partition))
+            self._add_by_lane(asked, takers)
+            return
+        if not offered and (not unread or cursor.is_blocked):
+            note_in_vain(self.bundle, cursor, takers, self.draft.wall)
+        affected = affected_ranges(
+            asked, now=self.draft.now, offered=offered, unread=[(run.first, run.last) for run in unread]
+        )
+        affected, places = by_key.cut(affected)
+        elsewhere = _unacked_elsewhere(cursor.unacked, affected.planned)
+        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position)
+        self.rows.extend(
+            "range", number, [(*held[: len(STATE)], *place) for held, place in zip(affected.planned, places)]
+        )
+        self._add_requests(number, asked, affected.planned, by_key)
+        self.rows.extend("unread", number, unread)
+
+    def _stays_by_lane(self, cursor: Cursor) -> bool:
+        """Are lanes still worth it, and on the axis of the present owners? Also while the last consumer leaves, since
+        everything then comes back in few rows."""
+        if cursor.lanes.end - cursor.lanes.base < EXACT_BELOW:
+            return False
+        if cursor.is_key_shared:
+            return cursor.lanes.parts.axis in (None, cursor.selector.axis)
+        return not cursor.consumers and bool(self.draft.of(cursor).left)
+
+    def _may_be_by_lane(self, cursor: Cursor) -> bool:
+        """Not with a due lane, or where one may begin, or where chunks are passed over."""
+        ledgers = self.bundle.topics[cursor.topic].ledgers(cursor.key.partition)
+        behind = max(ledgers.last_delayed_position, ledgers.last_chunk_position)
+        return cursor.due is None and behind < cursor.read_position
+
+    def _add_by_lane(self, asked: CursorDraft, takers: list[Consumer]) -> None:
+        """Add a cursor kept by lane; its rows count places."""
+        cursor = asked.cursor
+        given = self.bundle, self.draft, asked, takers, cursor.lanes
+        by_lane: KeyedByRange | KeyedByLane = KeyedByRange(*given)
+        work = by_lane.plan()
+        if work is None:
+            by_lane = KeyedByLane(*given)
+            work = by_lane.plan()
+        if cursor.is_key_shared and (by_lane.found_nothing or cursor.is_blocked):
+            note_in_vain(self.bundle, cursor, takers, self.draft.wall)
+        elsewhere = _unacked_elsewhere(by_lane.unacked, work.planned)
+        number = self._begin(asked, takers, work, elsewhere, by_lane.first_new)
+        self.rows.extend("range", number, [(*held[: len(STATE)], *place) for held, *place in by_lane.known])
+        self.rows.extend("ack", number, by_lane.acks())
+        self.rows.extend("ack_set", number, list(by_lane.ack_sets()))
+        for position, place in by_lane.never_delivered():
+            self._add_never_delivered(number, cursor, position, place, by_lane.places([position])[0])
+        self.rows.extend("return", number, by_lane.returns())
+        self.rows.extend("unread", number, by_lane.new)
+
+    def _begin(
+        self,
+        asked: CursorDraft,
+        takers: list[Consumer],
+        affected: Affected | LaneWork | RangeWork,
+        elsewhere: Counter,
+        read_position: int,
+    ) -> int:
+        """Add a cursor and its consumers; returns its number. Entries before *read_position* are not new."""
+        planned, number = affected.planned, len(self.cursors)
+        permits = sum(consumer.permits for consumer in takers)
+        self._add_limits(number, asked, permits, elsewhere, read_position)
+        self._add_turns(number, asked, takers, planned, elsewhere)
+        self.cursors.append(asked)
+        self.affected.append(affected)
+        return number
+
+    def _now(self, cursor: Cursor) -> int:
+        """Until when entries come back by themselves; 0 while the delay index is rebuilt."""
+        return self.draft.now if _is_ready(cursor) else 0
+
+    def _limit(self, cursor: Cursor, name: str) -> int:
+        return self.bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0
+
+    def _add_limits(
+        self, number: int, asked: CursorDraft, permits: int, elsewhere: Counter, read_position: int
+    ) -> None:
+        cursor = asked.cursor
+        self.rows.add(
+            "cursor",
+            number,
+            first=0,
+            last=0,
+            is_single_active=cursor.is_single_active,
+            limit=self._limit(cursor, UNACKED_LIMITS[1]),
+            unacked_elsewhere=elsewhere.total(),
+            is_blocked=cursor.is_blocked,
+            permits=permits,
+            max_redeliver_count=cursor.max_redeliver_count,
+            left=sorted(asked.left),
+            redelivered=sorted(asked.redelivered),
+            read_position=read_position,
+            round=self.draft.number,
+            now=self._now(cursor),
+            wall=self.draft.wall,
+            due_read=cursor.due and virtual(cursor.due.read),
+        )
+
+    def _add_requests(self, number: int, asked: CursorDraft, planned: list[Range], by_key: Keyed | None = None) -> None:
+        cursor, passed = asked.cursor, asked.cursor.mark_delete
+        acks = [(max(first, passed + 1), last) for first, last in asked.acks if last > passed]
+        self.rows.extend("ack", number, [*acks, *asked.passed])
+        ack_sets = [(position, position, left) for position, left in asked.ack_sets.items() if position > passed]
+        self.rows.extend("ack_set", number, ack_sets)
+        never_delivered = sorted(position for position, _, _ in ack_sets if cursor.find(position) is None)
+        places = by_key.places(never_delivered) if by_key else [()] * len(never_delivered)
+        for position, place in zip(never_delivered, places):
+            self._add_never_delivered(number, cursor, position_of(position), position, place)
+        self.rows.extend("return", number, effective_returns(asked, planned))
+
+    def _add_never_delivered(self, number: int, cursor: Cursor, position: int, place: int, line: Sequence) -> None:
+        """Add the entry at *position*, acknowledged in part, at *place* and in *line*, if any. A past deliver time
+        counts only in the due lane."""
+        size, due = self.bundle.batch_size(cursor, position), deliver_time(self.bundle, cursor, position)
+        if place == position and (due or 0) <= self.draft.wall:
+            due = None
+        self.rows.extend("unread", number, [(place, place, size, due, *line)])
+
+    def _add_turns(
+        self, number: int, asked: CursorDraft, takers: list[Consumer], planned: list[Range], elsewhere: Counter
+    ) -> None:
+        """Add consumers in turn, then those that get nothing. One that asks for its messages again is unblocked
+        (4.4)."""
+        cursor, now = asked.cursor, self.draft.now
+        asks = asked.redelivered | {each.consumer_id for each in asked.returns if each.due_time <= now}
+        asks |= {consumer_id for consumer_id, _, _ in asked.tails}
+        asks |= {held.consumer_id for held in planned if held.status == PENDING and is_due(held, now)}
+        in_line = {consumer.consumer_id for consumer in takers}
+        others = [(each, 0, None) for each in cursor.consumers.values() if each.consumer_id not in in_line]
+        limit = self._limit(cursor, UNACKED_LIMITS[0])
+        # On Key_Shared each consumer has a line of its own.
+        lines = [[taker] for taker in takers] if cursor.is_key_shared else [takers]
+        served = [turn for line in lines for turn in turns(line, start=self.draft.number)]
+        for place, (consumer, lap, peers) in enumerate([*served, *others]):
+            self.rows.add(
+                "consumer",
+                number,
+                first=place,
+                last=place,
+                consumer_id=consumer.consumer_id,
+                lap=lap,
+                peers=peers,
+                permits=consumer.permits,
+                limit=limit,
+                unacked_elsewhere=elsewhere[consumer.consumer_id],
+                is_blocked=consumer.is_blocked and consumer.consumer_id not in asks,
+                line=consumer.consumer_id if cursor.is_key_shared else None,
+            )
+
+
+def _are_many(unread: Sequence[UnreadRun]) -> bool:
+    """Are there so many entries for several consumers that lanes are quicker?"""
+    entries = sum(run.last - run.first + 1 for run in unread)
+    return entries > LANES_FROM_ENTRIES and len({run.line for run in unread}) > 1
+
+
+def _is_ready(cursor: Cursor) -> bool:
+    """Can its state be read? Not with a due lane while the delay index is rebuilt: then only acknowledgements count."""
+    return cursor.due is None or cursor.due.promotion.is_ready
+
+
+def _find_delivered(asked: CursorDraft) -> None:
+    if not asked.delivered_acks:
+        return
+    of_delivery = defaultdict(list)
+    for first, last, consumer_id, round_number in asked.delivered_acks:
+        of_delivery[consumer_id, round_number].append((first, last))
+    if asked.cursor.due:
+        acknowledge_delivered(asked, of_delivery)
+    for held in asked.cursor.ranges():
+        if held.status == PENDING:
+            for first, last in of_delivery.get((held.consumer_id, held.delivery_round), ()):
+                asked.acks.add(max(first, held.first), min(last, held.last))
+    asked.delivered_acks = []
+
+
+def _find_tails(asked: CursorDraft, now: int) -> None:
+    for consumer_id, round_number, first in asked.tails:
+        for page in asked.cursor.pages:
+            for held in page.held if consumer_id in page.unacked else ():
+                if held.status != PENDING or held.consumer_id != consumer_id or held.delivery_round < round_number:
+                    continue
+                begin = max(held.first, first) if held.delivery_round == round_number else held.first
+                if begin <= held.last:
+                    asked.returns.append(Return(begin, held.last, consumer_id, now, is_unseen=True))
+    asked.tails = []
+
+
+def _unacked_elsewhere(unacked: Counter, planned: list[Range]) -> Counter:
+    """Unacknowledged messages by consumer outside the planned ranges."""
+    elsewhere = unacked.copy()
+    for held in planned:
+        if held.status == PENDING:
+            elsewhere[held.consumer_id] -= held.unacked_messages
+    return elsewhere

@@ -1,0 +1,109 @@
+"""The owners of hashes of Key_Shared subscriptions, as consumers join and leave, and after a restart. Rules: semantics
+2.4, 2.24-2.35; protocol.key_shared and protocol.selectors decide."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.requests.drafts import CursorDraft, Request
+from pulsar_spark.errors import ConsumerAssignError
+from pulsar_spark.protocol.kept_owners import KEPT_PROPERTIES, kept_member, kept_selector
+from pulsar_spark.protocol.key_shared import (
+    KeySharedMeta,
+    KeySharedRules,
+    join_position,
+    kept_rules,
+    key_shared_meta,
+    meta_refusal,
+    owners_with,
+    owners_without,
+    rules_for,
+    still_recent,
+)
+from pulsar_spark.protocol.selectors import Member
+
+
+class Newcomer(NamedTuple):
+    """A consumer that asks to join Key_Shared, and the rules if it is first."""
+
+    member: Member
+    meta: KeySharedMeta
+    rules: KeySharedRules
+
+
+def newcomer_of(request: Request, policy: Callable[[str], int]) -> Newcomer:
+    """The newcomer of a subscribe request; InvalidConfiguration for unknown settings."""
+    meta = key_shared_meta(request.properties)
+    name = request.properties.get("consumer_name") or request.consumer_id
+    return Newcomer(Member(request.consumer_id, name, meta.ranges), meta, rules_for(meta, policy))
+
+
+def refusal_of(newcomer: Newcomer, cursor: Cursor | None) -> tuple[str, str] | None:
+    """Why it may not join: (error name, text); None if it may."""
+    rules, selector = (cursor and cursor.key_shared) or newcomer.rules, cursor and cursor.selector
+    if selector and (refused := meta_refusal(rules, newcomer.meta)):
+        return refused
+    try:
+        owners_with(selector, rules, newcomer.member)
+    except ConsumerAssignError as refused:
+        return "ConsumerAssignError", str(refused)
+    return None
+
+
+def take_in(cursor: Cursor, newcomer: Newcomer, draft: CursorDraft) -> None:
+    """Give a consumer its hashes, and note its join position."""
+    consumer_id = newcomer.member.consumer_id
+    cursor.key_shared = cursor.key_shared or newcomer.rules
+    _before_change(draft)
+    cursor.selector = owners_with(cursor.selector, cursor.key_shared, newcomer.member)
+    position = join_position(
+        cursor.key_shared,
+        others=cursor.consumers.keys() - {consumer_id},
+        first_untouched=cursor.first_untouched,
+        mark_delete_position=cursor.mark_delete,
+    )
+    if position is not None:
+        cursor.recently_joined[consumer_id] = position
+
+
+def let_go(cursor: Cursor, consumer_id: str, draft: CursorDraft) -> None:
+    """Give the hashes of a consumer that left to others."""
+    if cursor.selector is None:
+        return
+    _before_change(draft)
+    recent = still_recent(cursor.recently_joined, cursor.consumers)
+    draft.changed_consumers |= (cursor.recently_joined.keys() - recent.keys()) & cursor.consumers.keys()
+    cursor.recently_joined = recent
+    cursor.selector = owners_without(cursor.selector, consumer_id) if cursor.consumers else None
+    if not cursor.consumers:
+        cursor.key_shared = None
+
+
+def _before_change(draft: CursorDraft) -> None:
+    if draft.ranges_before is None:
+        draft.ranges_before = draft.cursor.hash_ranges
+
+
+def with_other_ranges(draft: CursorDraft) -> set[str]:
+    """Consumers that own other hashes than before the round."""
+    if draft.ranges_before is None:
+        return set()
+    after = draft.cursor.hash_ranges
+    return {each for each in draft.cursor.consumers if after.get(each) != draft.ranges_before.get(each)}
+
+
+def restore(cursor: Cursor, row: Mapping, of_consumers: Mapping[str, Mapping]) -> None:
+    """Restore the owners from the rows of a cursor and of its consumers, which are loaded already."""
+    if not cursor.is_key_shared or not cursor.consumers:
+        return
+    cursor.key_shared = kept_rules(
+        row["key_shared_mode"], row["allow_out_of_order_delivery"], dict(row["properties"] or [])
+    )
+    for consumer_id, consumer in cursor.consumers.items():
+        for name in KEPT_PROPERTIES:
+            consumer.properties.pop(name, None)
+        joined_at = of_consumers[consumer_id]["read_position"]
+        if joined_at is not None:
+            cursor.recently_joined[consumer_id] = joined_at
+    kept = [kept_member(of_consumers[consumer_id]) for consumer_id in cursor.consumers]
+    cursor.selector = kept_selector(cursor.key_shared, kept)

@@ -1,0 +1,57 @@
+"""Projections, written in order after a round is committed.
+
+A projection decides nothing: it is a function of committed rows.
+
+- It is written after every round except a take-over, before the next one. Only the latest round can lack it; whoever
+  loads the bundle writes it again, with *is_again*.
+- Its appends are transactions with the round's number, written once. They depend on no other clock, and no earlier
+  broker's memory.
+- What cannot be written is recorded in the next round and tried again (see waiting_letters). Only errors of the whole
+  root are raised.
+- It asks the broker as a client would, with requests for the next round.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.bundle.clock import Instant
+from pulsar_spark.broker.letters.letters import write_letters
+from pulsar_spark.broker.requests.drafts import Request
+from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
+from pulsar_spark.table_specs import CURSOR_LEDGER
+
+
+class Projection(NamedTuple):
+    """``kinds`` of rows it is made from; ``write`` takes bundle, round number, instant, rows and *is_again*, and
+    returns requests."""
+
+    name: str
+    kinds: tuple[str, ...]
+    write: Callable[..., list[Request]]
+
+
+PROJECTIONS = (Projection("letters", ("letter",), write_letters),)
+
+
+def write_projections(bundle: Bundle, round_number: int, now: Instant, facts: Sequence[dict]) -> list[Request]:
+    """Write the projections of the round just committed; returns requests."""
+    return _write(bundle, round_number, now, facts, is_again=False)
+
+
+def write_missing_projections(bundle: Bundle) -> list[Request]:
+    """Write what the latest round's projections lack, after loading; returns requests."""
+    if not bundle.round:
+        return []
+    kinds = sorted({kind for projection in PROJECTIONS for kind in projection.kinds})
+    path = bundle.layout.broker_table(CURSOR_LEDGER.name)
+    facts = read_round(path, bundle.version, kinds).to_pylist()
+    return _write(bundle, bundle.round, bundle.now, facts, is_again=True)
+
+
+def _write(bundle: Bundle, round_number: int, now: Instant, facts: Sequence[dict], *, is_again: bool) -> list[Request]:
+    requests: list[Request] = []
+    for projection in PROJECTIONS:
+        rows = [fact for fact in facts if fact["kind"] in projection.kinds]
+        requests += projection.write(bundle, round_number, now, rows, is_again=is_again)
+    return requests

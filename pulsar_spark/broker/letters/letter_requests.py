@@ -1,0 +1,84 @@
+"""Messages put off: acknowledged, with a row for their letter in the same commit.
+
+Rules: semantics 4.23-4.25 with 0.27. A message already acknowledged gets no letter, so there is at most one. The
+client, which knows the message, decides the letter's topic and properties.
+"""
+
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
+from pulsar_spark.broker.requests.drafts import CursorDraft, Request, RoundDraft
+from pulsar_spark.broker.round.facts import put_off_letter_row
+from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.letters import ReconsumeLater, reconsume_later_of
+from pulsar_spark.protocol.topic_name import check_subscription
+from pulsar_spark.storage.topics.topics import resolve_topic
+
+
+class LetterRequests(Acknowledgements):
+    """Requests about entries, with those for letters."""
+
+    def __init__(self, bundle: Bundle, draft: RoundDraft):
+        super().__init__(bundle, draft)
+        self._letter_topics: set[str] = set()
+
+    def reconsume_later(self, request: Request) -> None:
+        cursor, asked, position = self.cursor_of(request), reconsume_later_of(request.properties), request.last
+        if asked.is_cumulative:
+            self.check_cumulative(cursor)
+        self.check_range(cursor, request.first, position)
+        if request.first != position:
+            raise InvalidMessage(f"positions {request.first} to {position}: put off one message at a time")
+        if cursor.is_part(position):
+            raise InvalidMessage(
+                f"position {position} is not the last chunk of a message: put a chunked message off "
+                "by the id of its last chunk"
+            )
+        draft = self.draft.of(cursor)
+        kept = self.kept_ack_set(draft, position)
+        if request.ack_set is not None and kept:
+            self.check_ack_set(cursor, position, request.ack_set)
+        index = self._index_put_off(cursor, request, asked) if kept else None
+        if index is not None and ack_sets.has(kept, index):
+            self._check_letter_topic(asked)
+            self.draft.facts.append(self._letter(draft, request, asked, index))
+        acknowledge = self.cumulative_ack if asked.is_cumulative else self.ack
+        acknowledge(request)
+
+    def _index_put_off(self, cursor: Cursor, request: Request, asked: ReconsumeLater) -> int:
+        """The batch index of the request, 0 outside a batch. :class:`InvalidMessage` if it has none, or does not
+        acknowledge it."""
+        batch_size = self.bundle.batch_size(cursor, request.last)
+        index = 0 if batch_size == 1 else asked.batch_index
+        if index is None or index >= batch_size:
+            raise InvalidMessage(
+                f"position {request.last} holds a batch of {batch_size} messages without an index "
+                f"{asked.batch_index}: give an index below {batch_size}"
+            )
+        if request.ack_set is not None and ack_sets.has(request.ack_set, index):
+            raise InvalidMessage(
+                f"position {request.last}: the request puts message {index} of the batch off, but does not "
+                "acknowledge it: include it in the ack set"
+            )
+        return index
+
+    def _check_letter_topic(self, asked: ReconsumeLater) -> None:
+        """Create a missing letter topic, or refuse the request."""
+        if asked.initial_subscription_name:
+            check_subscription(asked.initial_subscription_name, "initial subscription")
+        if asked.letter_topic not in self._letter_topics:
+            resolve_topic(self.bundle.layout, asked.letter_topic, create=True)
+            self._letter_topics.add(asked.letter_topic)
+
+    def _letter(self, draft: CursorDraft, request: Request, asked: ReconsumeLater, index: int) -> dict:
+        cursor, position = draft.cursor, request.last
+        held, batch_size = cursor.find(cursor.place(position)), self.bundle.batch_size(cursor, position)
+        return put_off_letter_row(
+            cursor,
+            request,
+            asked,
+            redelivery_count=held.redelivery_count if held else 0,
+            batch_size=batch_size,
+            ack_set=list(ack_sets.of_indexes([index])) if batch_size > 1 else None,
+        )

@@ -1,0 +1,42 @@
+"""Requests to retry or drop waiting letters, named by topic and subscription (null = all), or one by ``properties``:
+letter = "round-number". The reply is the number of messages. A dropped letter is lost."""
+
+from pulsar_spark.broker.requests.desk import Desk
+from pulsar_spark.broker.requests.drafts import Request
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
+from pulsar_spark.protocol.letters import letters_in
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import WaitingKey
+
+
+class WaitingLetterRequests(Desk):
+    """Retry and drop."""
+
+    def retry(self, request: Request) -> str:
+        keys = self._asked(request)
+        self.bundle.waiting_letters.try_again(keys, self.draft.now)
+        return self._messages(keys)
+
+    def drop(self, request: Request) -> str:
+        if not request.topic and "letter" not in request.properties and request.properties.get("all") != "true":
+            raise InvalidConfiguration("drop_waiting_letters: give a topic or a letter, or all=true")
+        keys = self._asked(request)
+        text = self._messages(keys)
+        self.bundle.waiting_letters.drop(keys)
+        return text
+
+    def _asked(self, request: Request) -> list[WaitingKey]:
+        rows = self.bundle.waiting_letters.rows
+        named = request.properties.get("letter")
+        if named is not None:
+            found = [key for key in rows if str(key) == named]
+            if not found:
+                raise InvalidMessage(f"no letter {named!r} waits: see pulsar-spark dlq waiting")
+            return found
+        return [
+            key
+            for key, row in rows.items()
+            if request.topic in (None, row["topic"]) and request.subscription in (None, row["subscription"])
+        ]
+
+    def _messages(self, keys: list[WaitingKey]) -> str:
+        return str(sum(letters_in(self.bundle.waiting_letters.rows[key]) for key in keys))

@@ -1,0 +1,158 @@
+"""Acknowledgements and returns, noted for the plan. What is left of a batch depends on the order of requests (3.20), so
+it is computed here. Rules: semantics 3.11-3.20, 4.15, 4.16, 4.21."""
+
+from collections.abc import Iterable, Iterator
+
+from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.delays.rescheduling import reschedule, waiting
+from pulsar_spark.broker.requests.admission import MOST_DELAY_MS
+from pulsar_spark.broker.requests.desk import Desk, number_of
+from pulsar_spark.broker.requests.drafts import CursorDraft, Request, Return
+from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage
+from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN, SINCE_ROUND, UNSEEN
+from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, MAX_MS, POSITIONS, position_of
+from pulsar_spark.protocol.membership import allows_cumulative
+from pulsar_spark.protocol.packing import named_positions
+from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.request_properties import is_said
+
+NOTED = ("ack", "negative_ack")
+"""Kinds of requests of which there may be one for each of many messages."""
+
+
+class Acknowledgements(Desk):
+    """Requests about entries."""
+
+    def ack(self, request: Request) -> str | None:
+        cursor = self.cursor_of(request)
+        self.check_range(cursor, request.first, request.last)
+        draft = self.draft.of(cursor)
+        if is_said(request.properties, CANCEL):
+            return self._cancel(cursor, request)
+        if DELIVERY_ROUND in request.properties:
+            delivered = number_of(request, DELIVERY_ROUND, least=0)
+            consumer = self.consumer_of(request, cursor)
+            if request.ack_set is not None:
+                raise InvalidMessage(
+                    f"ack set for what round {delivered} delivered of positions {request.first} to "
+                    f"{request.last}: an ack set is for one entry, without a delivery_round"
+                )
+            draft.delivered_acks.append((request.first, request.last, consumer.consumer_id, delivered))
+            return None
+        if request.ack_set is None:
+            draft.acks.add(request.first, request.last)
+            return None
+        if request.first != request.last:
+            raise InvalidMessage(
+                f"ack set for positions {request.first} to {request.last}: an ack set is for one entry"
+            )
+        if request.first <= cursor.passed_mark_delete or cursor.is_part(request.first):
+            return None
+        self.check_ack_set(cursor, request.first, request.ack_set)
+        kept = self.kept_ack_set(draft, request.first)
+        draft.ack_sets[request.first] = ack_sets.intersect(kept, request.ack_set)
+        return None
+
+    def _cancel(self, cursor: Cursor, request: Request) -> str:
+        """Acknowledge the named entries that wait for their deliver time; returns their number."""
+        draft = self.draft.of(cursor)
+        places = self._waiting(draft, request)
+        for first, last in ranges_of(sorted(map(position_of, places))):
+            draft.acks.add(first, last)
+        return str(len(places))
+
+    def reschedule(self, request: Request) -> str:
+        """Give the named entries that wait for their deliver time another one; returns their number."""
+        cursor = self.cursor_of(request)
+        self.check_range(cursor, request.first, request.last)
+        draft = self.draft.of(cursor)
+        due_time = 1000 * number_of(request, DELIVER_AT_MS, most=MAX_MS)
+        places = self._waiting(draft, request)
+        if places:
+            reschedule(self.bundle, draft, places, max(due_time, 0))
+        return str(len(places))
+
+    def _waiting(self, draft: CursorDraft, request: Request) -> list[int]:
+        named = None
+        if POSITIONS in request.properties:
+            named = set(named_positions(request.properties[POSITIONS]).tolist())
+        places = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
+        if named is None:
+            return places
+        return [place for place in places if position_of(place) in named]
+
+    def cumulative_ack(self, request: Request) -> None:
+        cursor = self.cursor_of(request)
+        self.check_cumulative(cursor)
+        self.check_range(cursor, request.last, request.last)
+        last = request.last
+        draft = self.draft.of(cursor)
+        if request.ack_set is not None and last > cursor.passed_mark_delete and not cursor.is_part(last):
+            left = ack_sets.intersect(ack_sets.full(self.bundle.batch_size(cursor, last)), request.ack_set)
+            draft.ack_sets[last] = ack_sets.replaced_by_cumulative(self.kept_ack_set(draft, last), left)
+            last -= 1
+        self.mark_deleted(cursor, last)
+
+    def check_cumulative(self, cursor: Cursor) -> None:
+        if not allows_cumulative(cursor.subscription_type):
+            raise CumulativeAcknowledgementNotAllowedError(
+                f"subscription {cursor.key.subscription!r} is {cursor.subscription_type}: acknowledge individually"
+            )
+
+    def kept_ack_set(self, draft: CursorDraft, position: int) -> ack_sets.AckSet:
+        """What is unacknowledged of an entry, after this round's requests so far; index 0 outside a batch."""
+        cursor = draft.cursor
+        place = cursor.place(position)
+        held = cursor.find(place)
+        if cursor.is_done(place) or position in draft.acks or place in draft.axis_acks:
+            return ()
+        if position in draft.ack_sets:
+            return draft.ack_sets[position]
+        if held and held.ack_set is not None:
+            return held.ack_set
+        return ack_sets.full(self.bundle.batch_size(cursor, position))
+
+    def negative_ack(self, request: Request) -> None:
+        cursor = self.cursor_of(request)
+        consumer = self.consumer_of(request, cursor)
+        self.check_range(cursor, request.first, request.last)
+        delay_ms, is_unseen = max(request.delay_ms or 0, 0), is_said(request.properties, IS_UNSEEN)
+        if is_unseen and delay_ms:
+            raise InvalidConfiguration(
+                f"positions {request.first} to {request.last} are given back unseen, with delay_ms "
+                f"{delay_ms}: unseen messages have no delay; leave out one of the two"
+            )
+        self.draft.of(cursor).returns.append(
+            Return(request.first, request.last, consumer.consumer_id, self.draft.now + delay_ms * 1000, is_unseen)
+        )
+
+    def note(self, taken: Request, alike: Iterable[Request]) -> Iterator[Request]:
+        """Note requests *alike* one of :data:`NOTED` that was just *taken*: of one kind, cursor and consumer. Yields
+        those to execute one by one, because they say more or may be refused."""
+        cursor = self.cursor_of(taken)
+        draft, now, is_ack = self.draft.of(cursor), self.draft.now, taken.kind == "ack"
+        end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)
+        for request in alike:
+            first, last, delay_ms = request.first, request.last, request.delay_ms or 0
+            is_unseen = not is_ack and delay_ms <= 0 and request.properties == UNSEEN
+            if (request.properties and not is_unseen) or request.ack_set is not None or delay_ms > MOST_DELAY_MS:
+                yield request
+            elif first is None or last is None or not 0 <= first <= last < end:
+                yield request
+            elif is_ack:
+                draft.acks.add(first, last)
+            else:
+                due_time = now + max(delay_ms, 0) * 1000
+                draft.returns.append(Return(first, last, taken.consumer_id, due_time, is_unseen))
+
+    def redeliver_all(self, request: Request) -> None:
+        cursor = self.cursor_of(request)
+        draft, consumer_id = self.draft.of(cursor), self.consumer_of(request, cursor).consumer_id
+        if SINCE_ROUND in request.properties:
+            draft.tails.append((consumer_id, number_of(request, SINCE_ROUND, least=0), request.first or 0))
+            return
+        draft.redelivered.add(consumer_id)
+        if cursor.chunked:
+            cursor.chunked.begin_anew(consumer_id)
+            draft.changed_consumers.add(consumer_id)

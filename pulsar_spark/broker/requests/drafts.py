@@ -1,0 +1,212 @@
+"""A round's requests, sorted by cursor, before the round is planned."""
+
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pulsar_spark.broker.cursors.state import Consumer, Cursor
+from pulsar_spark.broker.round.facts import reply_row
+from pulsar_spark.protocol.ack_set import is_empty
+from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
+from pulsar_spark.storage.delta.python_rows import uncollected, values_of
+from pulsar_spark.table_specs import REQUESTS
+
+
+class Request(NamedTuple):
+    """A row of the ``requests`` table. ``requests_version`` and ``row`` say where it was read from, if it was."""
+
+    request_id: str
+    kind: str
+    client_id: str | None
+    consumer_id: str | None
+    topic: str | None
+    partition: int | None
+    subscription: str | None
+    first: int | None
+    last: int | None
+    ack_set: list[int] | None
+    permits: int | None
+    delay_ms: int | None
+    properties: dict[str, str]
+    requests_version: int | None = None
+    row: int | None = None
+
+    @property
+    def place(self) -> tuple[int | None, int | None]:
+        return self.requests_version, self.row
+
+
+_COLUMNS = Request._fields[:-2]
+
+
+@uncollected()
+def requests_of(rows: pa.Table, requests_version: int | None = None) -> list[Request]:
+    """The requests of an Arrow table, in order; *requests_version* if it is a whole commit."""
+    columns = {name: values_of(rows.column(name)) for name in _COLUMNS}
+    columns["properties"] = [dict(pairs) if pairs else {} for pairs in columns["properties"]]
+    numbers = repeat(None) if requests_version is None else range(rows.num_rows)
+    return list(map(Request._make, zip(*columns.values(), repeat(requests_version), numbers)))
+
+
+assert set(_COLUMNS) <= set(REQUESTS.schema.names)
+
+
+class Return(NamedTuple):
+    """Entries given back, to come again at ``due_time``; uncounted if ``is_unseen`` by the application."""
+
+    first: int
+    last: int
+    consumer_id: str
+    due_time: int
+    is_unseen: bool = False
+
+
+class Removed(NamedTuple):
+    """A consumer that left, and why, in a word."""
+
+    consumer: Consumer
+    why: str
+
+
+@dataclass
+class CursorDraft:
+    """What a round does to a cursor.
+
+    * ``axis_acks``: like ``acks``, by virtual positions.
+    * ``delivered_acks``: (first, last, consumer, round), acknowledged if that round delivered it.
+    * ``tails``: (consumer, round, first), coming back unseen: deliveries of that round from *first* on, and later ones.
+    * ``passed``: passed over, as of another lane or a part of a chunked message.
+    * ``ack_sets``: what is left of batches, by position.
+    * ``has_new_limits``: limits of unacknowledged messages changed.
+    * ``ranges_before``: hash ranges before consumers changed.
+    * ``is_rewritten``: all pages are to be written.
+    """
+
+    cursor: Cursor
+    acks: Positions = field(default_factory=Positions)
+    axis_acks: Positions = field(default_factory=Positions)
+    passed: Positions = field(default_factory=Positions)
+    ack_sets: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    delivered_acks: list[tuple[int, int, str, int]] = field(default_factory=list)
+    tails: list[tuple[str, int, int]] = field(default_factory=list)
+    returns: list[Return] = field(default_factory=list)
+    left: set[str] = field(default_factory=set)
+    redelivered: set[str] = field(default_factory=set)
+    has_new_limits: bool = False
+    removed: list[Removed] = field(default_factory=list)
+    dropped_pages: list[int] = field(default_factory=list)
+    changed_consumers: set[str] = field(default_factory=set)
+    is_changed: bool = False
+    is_rewritten: bool = False
+    ranges_before: dict[str, list[tuple[int, int]]] | None = None
+    expired: int = 0
+    """Entries of ``acks`` that were too old, or too many, instead of acknowledged by a consumer."""
+
+    @property
+    def has_work(self) -> bool:
+        """Do the requests need a plan?"""
+        return bool(
+            self.acks
+            or self.axis_acks
+            or self.passed
+            or self.delivered_acks
+            or self.ack_sets
+            or self.tails
+            or self.returns
+            or self.left
+            or self.redelivered
+            or self.has_new_limits
+        )
+
+    @property
+    def acknowledged_whole(self) -> list[tuple[int, int]]:
+        """Stretches of wholly acknowledged entries."""
+        return [*self.acks, *((position, position) for position, left in self.ack_sets.items() if is_empty(left))]
+
+    def expire(self, first: int, last: int) -> None:
+        """Acknowledge *first*..*last* because of time to live or a quota."""
+        for begin, end in self.cursor.backlog(first, last):
+            self.expired += sum(until - since + 1 for since, until in self.acks.gaps(begin, end))
+        self.acks.add(first, last)
+
+    def forget_ranges(self) -> None:
+        """Drop all requests so far: the cursor was moved."""
+        self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
+        self.axis_acks, self.passed = Positions(), Positions()
+        self.delivered_acks, self.tails = [], []
+        self.expired = 0
+
+
+class Refusal(NamedTuple):
+    """A refused request, for the log."""
+
+    kind: str
+    error: str
+    text: str
+    topic: str | None
+    partition: int | None
+    subscription: str | None
+    consumer: str | None
+
+
+class RoundResult(NamedTuple):
+    """What a round did; ``is_committed`` is False if nothing changed."""
+
+    is_committed: bool
+    delivered_messages: int = 0
+    acknowledged_entries: int = 0
+    letters: int = 0
+    expired_entries: int = 0
+    refusals: tuple[Refusal, ...] = ()
+
+
+@dataclass
+class RoundDraft:
+    """What a round does to each cursor, and its replies; ``now`` and ``wall`` are the two clocks (see clock)."""
+
+    number: int
+    now: int
+    wall: int
+    cursors: dict[CursorKey, CursorDraft] = field(default_factory=dict)
+    facts: list[dict] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+
+    def of(self, cursor: Cursor) -> CursorDraft:
+        draft = self.cursors.get(cursor.key)
+        if draft is None:
+            draft = self.cursors[cursor.key] = CursorDraft(cursor)
+        return draft
+
+    def may_let_go(self, asked: CursorDraft) -> bool:
+        """May requests or returns unblock consumers? The plan decides."""
+        return asked.has_work or any(due <= self.now for due in asked.cursor.returns_at())
+
+    def reads(self, asked: CursorDraft) -> bool:
+        """May the cursor deliver new entries? Limits of unacknowledged messages do not stop redeliveries (4.5)."""
+        cursor = asked.cursor
+        return not cursor.is_blocked_by_broker and (not cursor.is_blocked or self.may_let_go(asked))
+
+    def reply(
+        self, request: Request, key: CursorKey | None = None, *, error: str | None = None, text: str | None = None
+    ) -> None:
+        """Answer *request*: done, or refused with an error's name and text; no answer without an id."""
+        if not request.request_id:
+            return
+        self.facts.append(reply_row(request, key and key.topic_id, error=error, text=text))
+
+    def refuse(self, request: Request, refused: Exception, consumer: str | None) -> None:
+        """Note that *request* of *consumer* was refused."""
+        self.refusals.append(
+            Refusal(
+                request.kind,
+                type(refused).__name__,
+                str(refused),
+                request.topic,
+                request.partition,
+                request.subscription,
+                consumer,
+            )
+        )

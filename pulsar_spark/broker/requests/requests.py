@@ -1,0 +1,232 @@
+"""Executes requests in order. Control requests change the bundle; acknowledgements and returns are noted for the plan.
+A refused request changes nothing; it is answered, or logged if no client waits."""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from operator import attrgetter
+
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.cursors.members import Members
+from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.delays.due_moves import stop_waiting, wait_again
+from pulsar_spark.broker.gathering.unread_slices import honours_delays
+from pulsar_spark.broker.letters.letter_requests import LetterRequests
+from pulsar_spark.broker.letters.waiting_letter_requests import WaitingLetterRequests
+from pulsar_spark.broker.requests.acknowledgements import NOTED
+from pulsar_spark.broker.requests.admission import admitted
+from pulsar_spark.broker.requests.desk import Desk
+from pulsar_spark.broker.requests.drafts import Request, RoundDraft
+from pulsar_spark.broker.requests.moves import Moves
+from pulsar_spark.broker.requests.set_aside import SetAsideRequests
+from pulsar_spark.broker.round.isolation import isolated, of_request
+from pulsar_spark.errors import (
+    InvalidConfiguration,
+    InvalidRequest,
+    NotAllowedError,
+    ServiceUnitNotReady,
+    UnknownError,
+    shown,
+)
+from pulsar_spark.protocol.cursor import DELIVERY_ROUND
+from pulsar_spark.protocol.delays import CANCEL
+from pulsar_spark.protocol.policies import (
+    BROKER,
+    DEDUPLICATION,
+    DELAYED_DELIVERY_ACTIVE,
+    UNACKED_LIMITS,
+    check_policy,
+    deduplication_marks,
+    policy_owners,
+)
+from pulsar_spark.protocol.topic_name import parse_namespace
+from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
+
+ANSWERED = {
+    "subscribe",
+    "seek",
+    "unsubscribe",
+    "create_subscription",
+    "skip",
+    "clear_backlog",
+    "expire",
+    "unload",
+    "policy",
+    "reschedule",
+    "retry_set_aside",
+    "drop_set_aside",
+    "retry_waiting_letters",
+    "drop_waiting_letters",
+    "rebuild_delay_index",
+}
+
+
+_ALIKE = attrgetter("kind", "client_id", "consumer_id", "topic", "partition", "subscription")
+"""Attributes that are equal in consecutive requests when one consumer requests one thing for many entries."""
+
+NEEDS_INDEX = {"negative_ack", "redeliver_all", "reschedule", "reconsume_later", "skip", "expire"}
+"""Kinds of requests that a due lane cannot execute while the delay index is rebuilt. They stay in their commits, and
+rows of kind ``waiting_request`` say where."""
+
+SENT_ON = {"ack", "cumulative_ack", "reconsume_later"}
+"""Kinds sent on to another bundle's broker if their topic moved there meanwhile; executing them twice is harmless. The
+receipt is sent once the request is in that bundle's table, where it cannot get lost."""
+
+MANY = 100
+"""Consecutive similar requests from which they are noted together, which is quicker."""
+
+
+class Intake(Desk):
+    """Executes requests on a bundle and a draft; *broken* is set aside."""
+
+    def __init__(self, bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside]):
+        super().__init__(bundle, draft)
+        self._broken = broken
+        self.put_off: list[Request] = []
+        """What has to wait until the delay index is there again, by which it is known what it means."""
+        self.sent_on: list[Request] = []
+        """What is to be asked of other bundles (see other_bundles)."""
+        self._is_indexed = all(promotion.is_ready for promotion in bundle.promotions.values())
+        self.members, self.moves = Members(bundle, draft), Moves(bundle, draft)
+        self.entries = entries = LetterRequests(bundle, draft)
+        aside = SetAsideRequests(bundle, draft, broken, self.take)
+        waiting = WaitingLetterRequests(bundle, draft)
+        self._handlers: dict[str, Callable[[Request], str | None]] = {
+            "subscribe": self.members.subscribe,
+            "flow": self.members.flow,
+            "close": self.members.close,
+            "unsubscribe": self.members.unsubscribe,
+            "ack": entries.ack,
+            "cumulative_ack": entries.cumulative_ack,
+            "negative_ack": entries.negative_ack,
+            "reschedule": entries.reschedule,
+            "redeliver_all": entries.redeliver_all,
+            "reconsume_later": entries.reconsume_later,
+            "retry_waiting_letters": waiting.retry,
+            "drop_waiting_letters": waiting.drop,
+            "seek": self.moves.seek,
+            "skip": self.moves.skip,
+            "clear_backlog": self.moves.clear_backlog,
+            "expire": self.moves.expire,
+            "create_subscription": self._create_subscription,
+            "policy": self._policy,
+            "unload": self.members.unload,
+            "rebuild_delay_index": lambda request: str(bundle.delay_index.rebuild()),
+            "keep_alive": lambda request: None,
+            "retry_set_aside": aside.retry,
+            "drop_set_aside": aside.drop,
+        }
+
+    def take_all(self, requests: Iterable[Request]) -> None:
+        """Execute requests in order. The first of many similar ones is checked for all, as they change nothing that is
+        checked."""
+        for (kind, *_), alike in groupby(requests, _ALIKE):
+            first, *others = alike
+            is_taken = self.take(first)
+            if is_taken and kind in NOTED and len(others) >= MANY and not self._broken:
+                others = self.entries.note(admitted(first, now=self.draft.wall), others)
+            for request in others:
+                self.take(request)
+
+    def take(self, request: Request) -> bool:
+        """Execute one request, and reply if needed; returns whether it was done."""
+        unit = of_request(request)
+        if self._broken and (entry := self._broken.get(unit.set_aside(UnknownError(), 0).id)):
+            self.draft.reply(
+                request,
+                error=UnknownError.__name__,
+                text=f"set aside as {entry.id!r}, because the broker failed on it ({entry.error}: "
+                f"{entry.text[:500]}): see 'pulsar-spark set-aside list'",
+            )
+            return False
+        with isolated(unit):
+            return self._take(request)
+
+    def _take(self, request: Request) -> bool:
+        wants_answer = (
+            request.kind in ANSWERED
+            or (request.kind == "close" and request.consumer_id)
+            or request.properties.get("receipt") == "true"
+        )
+        try:
+            if request.kind not in self._handlers:
+                raise InvalidConfiguration(
+                    f"request kind {shown(request.kind)} is unknown: use a client of this release"
+                )
+            request = admitted(request, now=self.draft.wall)
+            self.members.renew_lease(request.client_id)
+            self.bundle.cursors.wake([self.key_of(request)])
+            if not self._is_indexed and self._needs_index(request):
+                self.put_off.append(request)
+                return False
+            text = self._handlers[request.kind](request)
+        except ServiceUnitNotReady as elsewhere:
+            if request.kind in SENT_ON:
+                self.sent_on.append(request)
+                if wants_answer:
+                    self.draft.reply(request)
+            elif wants_answer:
+                self.draft.reply(request, error=type(elsewhere).__name__, text=str(elsewhere))
+            return False
+        except (InvalidRequest, UnknownError) as refused:
+            self.draft.refuse(request, refused, self.asker_of(request))
+            if wants_answer:
+                self.draft.reply(request, error=type(refused).__name__, text=str(refused))
+            return False
+        if wants_answer:
+            self.draft.reply(request, self.key_of(request), text=text)
+        return True
+
+    def _needs_index(self, request: Request) -> bool:
+        """Is it about a due lane, and no plain acknowledgement?"""
+        cursor = self.bundle.cursors.get(self.key_of(request))
+        if cursor is None or cursor.due is None or cursor.due.promotion.is_ready:
+            return False
+        is_special = request.ack_set is not None or not request.properties.keys().isdisjoint((CANCEL, DELIVERY_ROUND))
+        return request.kind in NEEDS_INDEX or (request.kind in ("ack", "cumulative_ack") and is_special)
+
+    def _create_subscription(self, request: Request) -> None:
+        if self.key_of(request) in self.bundle.cursors:
+            raise NotAllowedError(f"subscription {request.subscription!r} of {request.topic} exists already")
+        self.new_cursor(self.topic_of(request), request, request.properties.get("initial_position", "Latest"))
+
+    def _policy(self, request: Request) -> None:
+        """Set a policy, or without a value remove it."""
+        name, value = request.properties.get("name"), request.properties.get("value")
+        check_policy(name, value)
+        owner = request.topic or request.properties.get("namespace")
+        if not owner:
+            raise InvalidConfiguration(f"policy {name}: give a topic or a namespace")
+        if request.topic:
+            self.bundle.topic(request.topic)
+        elif owner != BROKER:
+            parse_namespace(owner)
+        before = self._connected(owner) if name == DELAYED_DELIVERY_ACTIVE else []
+        if name == DEDUPLICATION:
+            for mark, text in deduplication_marks(self.bundle.policies, owner, value, self.draft.number).items():
+                if self.bundle.policies.get((owner, mark)) != text:
+                    self.draft.facts.append(self.bundle.set_policy(owner, mark, text))
+        self.draft.facts.append(self.bundle.set_policy(owner, name, value))
+        self._switch_delays(before)
+        if name in UNACKED_LIMITS:
+            for cursor in self.bundle.cursors.values():
+                if cursor.consumers and owner in policy_owners(cursor.topic):
+                    self.draft.of(cursor).has_new_limits = True
+
+    def _connected(self, owner: str) -> list[tuple[Cursor, bool]]:
+        """Connected cursors of types with deliver times, and whether these count."""
+        return [
+            (cursor, honours_delays(self.bundle, cursor))
+            for cursor in self.bundle.cursors.values()
+            if cursor.consumers
+            and not (cursor.is_single_active or cursor.lanes)
+            and owner in policy_owners(cursor.topic)
+        ]
+
+    def _switch_delays(self, before: Iterable[tuple[Cursor, bool]]) -> None:
+        """Begin or end waiting for deliver times where that changed."""
+        for cursor, did in before:
+            does = honours_delays(self.bundle, cursor)
+            if does and not did:
+                wait_again(self.bundle, self.draft.of(cursor), self.draft.wall)
+            elif did and not does:
+                stop_waiting(self.draft.of(cursor))

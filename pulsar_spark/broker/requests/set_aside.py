@@ -1,0 +1,115 @@
+"""Requests about what was set aside: retry or drop it.
+
+A retried request is read from its commit and executed. A retried topic or subscription is served again, and entries of
+consumers that left come back. What fails again is set aside again (``UnknownError``). Only requests can be dropped, and
+only the latest :data:`MOST_REQUESTS` are kept.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.requests.desk import Desk
+from pulsar_spark.broker.requests.drafts import Request, RoundDraft
+from pulsar_spark.broker.requests.reading import read_again
+from pulsar_spark.broker.round.facts import set_aside_row
+from pulsar_spark.broker.round.isolation import of_request
+from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, UnknownError, shown
+from pulsar_spark.protocol.request_properties import is_said
+from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SUBSCRIPTION, TOPIC, SetAside
+
+MOST_REQUESTS = 1_000
+log = logging.getLogger(__name__)
+
+
+def set_aside(bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside]) -> None:
+    """Set aside what is *broken*; forget the oldest requests beyond the limit."""
+    bundle.set_aside |= broken
+    draft.facts += [set_aside_row(entry) for entry in broken.values()]
+    requests = [entry for entry in bundle.set_aside.values() if entry.status == REQUEST]
+    beyond = requests[: max(0, len(requests) - MOST_REQUESTS)] if broken else []
+    for entry in beyond:
+        del bundle.set_aside[entry.id]
+        draft.facts.append(set_aside_row(entry, is_removed=True))
+    if beyond:
+        log.warning(
+            "the %d oldest requests that were set aside are dropped, %s first: at most %d are kept",
+            len(beyond),
+            beyond[0].id,
+            MOST_REQUESTS,
+        )
+
+
+def is_entry(request: Request, entries: dict[str, SetAside]) -> bool:
+    return bool(entries) and of_request(request).set_aside(UnknownError(), 0).id in entries
+
+
+class SetAsideRequests(Desk):
+    """*broken* are entries that failed in this round; *take* executes a request."""
+
+    def __init__(self, bundle: Bundle, draft: RoundDraft, broken: dict[str, SetAside], take: Callable[[Request], None]):
+        super().__init__(bundle, draft)
+        self._broken, self._take = broken, take
+
+    def retry(self, request: Request) -> str:
+        """Retry one entry, or all; returns how many."""
+        entries = self._entries(request)
+        failed = [entry for entry in entries if not self._retry(entry)]
+        if failed:
+            raise UnknownError(
+                f"{len(entries) - len(failed)} of {len(entries)} tried again; failed again: "
+                + "; ".join(
+                    f"{entry.id} ({entry.error}: {entry.text})"
+                    for entry in (self._broken.get(entry.id, entry) for entry in failed)
+                )[:2000]
+            )
+        return str(len(entries))
+
+    def drop(self, request: Request) -> str:
+        """Drop one request that was set aside, or all; returns how many."""
+        entries = self._entries(request)
+        if is_said(request.properties, "all"):
+            entries = [entry for entry in entries if entry.status == REQUEST]
+        for entry in entries:
+            if entry.status != REQUEST:
+                raise NotAllowedError(f"{entry.id!r} is not a request: retry it, or delete the {entry.status}")
+        for entry in entries:
+            self.forget(entry)
+        return str(len(entries))
+
+    def _entries(self, request: Request) -> list[SetAside]:
+        if is_said(request.properties, "all"):
+            return list(self.bundle.set_aside.values())
+        wanted = request.properties.get("id")
+        if wanted not in self.bundle.set_aside:
+            raise InvalidConfiguration(f"nothing is set aside as {shown(wanted)}: see 'pulsar-spark set-aside list'")
+        return [self.bundle.set_aside[wanted]]
+
+    def _retry(self, entry: SetAside) -> bool:
+        if entry.id in self._broken:
+            return False
+        if entry.status == REQUEST:
+            return self._retry_request(entry)
+        self.forget(entry)
+        for state in self.bundle.topics.values():
+            if entry.status == TOPIC and str(state.topic.name) == entry.topic:
+                state.error = None
+        for cursor in self.bundle.cursors.values():
+            if cursor.topic == entry.topic and (
+                entry.status == TOPIC
+                or (entry.status == SUBSCRIPTION and cursor.key[1:] == (entry.partition, entry.subscription))
+            ):
+                self.draft.of(cursor).left |= cursor.unacked.keys() - cursor.consumers.keys()
+        return True
+
+    def _retry_request(self, entry: SetAside) -> bool:
+        if entry.requests_version is None:
+            raise NotAllowedError(f"the request of {entry.id!r} cannot be located: drop it")
+        asked = read_again(self.bundle.layout.broker_table("requests"), entry)
+        if asked.unreadable or not asked.requests:
+            return False
+        self.forget(entry)
+        for request in asked.requests:
+            if not is_entry(request, self._broken):
+                self._take(request)
+        return not any(is_entry(request, self._broken) for request in asked.requests)

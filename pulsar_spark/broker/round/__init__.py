@@ -1,0 +1,1 @@
+"""A round from its requests to its commit: planned, absorbed, written, and run again without what made it fail."""

@@ -1,0 +1,215 @@
+"""From the plan's result to the bundle's new state and the rows of the round."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.cursors.pages import Page
+from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.cursors.unacked import hold_back
+from pulsar_spark.broker.gathering.affected import Affected
+from pulsar_spark.broker.key_shared.key_shared import with_other_ranges
+from pulsar_spark.broker.key_shared.keyed_ranges import RangeWork
+from pulsar_spark.broker.key_shared.lane_form import Lane, page_of
+from pulsar_spark.broker.key_shared.lane_work import LaneWork
+from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.round.facts import (
+    cursor_row,
+    dead_letter_rows,
+    lane_row,
+    removed_consumer_row,
+    removed_page_row,
+)
+from pulsar_spark.broker.round.isolation import isolated, of_cursor
+from pulsar_spark.broker.round.round_rows import PageRows
+from pulsar_spark.broker.round.work import Outcome, Work
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
+from pulsar_spark.protocol.delays import is_virtual, lane_name
+from pulsar_spark.protocol.packing import packed
+from pulsar_spark.protocol.positions import ranges_of
+
+
+class RoundRows:
+    """Collects the rows of a round."""
+
+    def __init__(self, facts: list[dict], number: int):
+        self.facts, self.number = list(facts), number
+        self.pages: list[PageRows] = []
+        self.acknowledged = 0
+        """Entries that were not acknowledged before, without the dead ones."""
+        self.delivered = 0
+        """Messages given out."""
+
+    def add_lanes(self, cursor: Cursor, changed: dict[int, Lane], gone: list[int]) -> None:
+        """Add *changed* and removed lanes of a cursor."""
+        self.facts += [removed_page_row(cursor, page_of(lane)) for lane in gone]
+        for number, lane in changed.items():
+            self.facts.append(lane_row(cursor, page_of(number), number, lane.hashes, lane.ranges))
+            chunks = self._chunks(cursor, lane.ranges)
+            self.pages.append(
+                PageRows(cursor.key, cursor.topic, page_of(number), lane.ranges, str(number), chunks=chunks)
+            )
+
+    def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
+        self.facts += [removed_page_row(cursor, first) for first in gone]
+        self.pages += [
+            PageRows(
+                cursor.key,
+                cursor.topic,
+                page.first,
+                page.held,
+                lane_name(page.first),
+                self._positions(cursor, page) if is_virtual(page.first) else None,
+                self._chunks(cursor, page.held),
+                has_row=True,
+            )
+            for page in changed
+        ]
+
+    def _positions(self, cursor: Cursor, page: Page) -> dict[int, bytes]:
+        """The packed positions of due lane ranges delivered in this round."""
+        return {held.first: packed(cursor.due.positions_of(held)) for held in page.held if self._is_delivered(held)}
+
+    def _chunks(self, cursor: Cursor, ranges: Iterable[Range]) -> dict[int, bytes | None] | None:
+        """The packed chunked messages in ranges delivered in this round."""
+        if cursor.chunked is None:
+            return None
+        return {
+            held.first: cursor.chunked.packed_at(cursor.due.positions_of(held))
+            if is_virtual(held.first)
+            else cursor.chunked.packed_between(held.first, held.last)
+            for held in ranges
+            if self._is_delivered(held)
+        }
+
+    def _is_delivered(self, held: Range) -> bool:
+        return held.status == PENDING and held.delivery_round == self.number
+
+
+def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome], limit: int) -> RoundRows:
+    """Store the plan's outcome for *work* in the bundle; returns the rows to commit, except the round's own. *limit* is
+    the broker's limit of unacknowledged messages, 0 for none."""
+    rows = RoundRows(draft.facts, draft.number)
+    for asked, affected, outcome in zip(work.cursors, work.affected, planned, strict=True):
+        with isolated(of_cursor(asked.cursor)):
+            _absorb_cursor(asked, affected, outcome, rows)
+    if limit:
+        _hold_back(bundle, draft, limit, rows)
+    for asked in draft.cursors.values():
+        cursor = asked.cursor
+        if asked.is_rewritten:
+            written = {page.page for page in rows.pages if page.key == cursor.key}
+            rows.add_pages(cursor, [page for page in cursor.pages if page.held and page.first not in written], [])
+        if asked.dropped_pages:
+            kept = {page.first for page in cursor.pages} | {*map(page_of, cursor.lanes.lanes if cursor.lanes else ())}
+            rows.add_pages(cursor, [], [page for page in asked.dropped_pages if page not in kept])
+        if asked.is_changed:
+            if cursor.chunked:
+                cursor.chunked.settle()
+            rows.facts.append(cursor_row(cursor))
+        rows.facts += [removed_consumer_row(cursor, *removed) for removed in asked.removed]
+        rows.facts += [
+            bundle.consumer_row(cursor, cursor.consumers[consumer_id], with_ranges=asked.ranges_before is not None)
+            for consumer_id in sorted(asked.changed_consumers | with_other_ranges(asked))
+            if consumer_id in cursor.consumers
+        ]
+    return rows
+
+
+def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -> None:
+    changed, facts = hold_back(bundle, limit)
+    rows.facts += facts
+    for cursor in changed:
+        draft.of(cursor).is_changed = True
+
+
+def _absorb_cursor(
+    asked: CursorDraft, affected: Affected | LaneWork | RangeWork, outcome: Outcome, rows: RoundRows
+) -> None:
+    cursor = asked.cursor
+    if isinstance(affected, LaneWork | RangeWork):
+        _absorb_lanes(asked, affected, outcome, rows)
+        return
+    rows.facts += dead_letter_rows(
+        cursor, _at_positions(cursor, (held for held in outcome.ranges if held.status == DEAD))
+    )
+    rows.delivered += outcome.delivered
+    rows.acknowledged += _acknowledged(outcome.ranges) - _acknowledged(affected.planned)
+    rows.acknowledged -= sum(last - first + 1 for first, last in asked.passed)
+    ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in outcome.ranges]
+    ranges = affected.with_outcome(ranges)
+    if ranges != affected.ranges:
+        asked.is_changed = True
+        changed, gone = cursor.replace(affected.pages, ranges)
+        cursor.advance_read_position()
+        if cursor.due:
+            changed, gone = _settle_due_lane(cursor, changed, gone)
+        rows.add_pages(cursor, changed, gone)
+    _store(asked, outcome)
+
+
+def _settle_due_lane(cursor: Cursor, changed: list[Page], gone: list[int]) -> tuple[list[Page], list[int]]:
+    """Advance the visible mark-delete and drop what is before it; returns all changed pages and the keys of removed
+    ones. Does nothing while the delay index is rebuilt."""
+    if not cursor.due.promotion.is_ready:
+        return changed, gone
+    cursor.due.settle()
+    is_over = cursor.due.is_over
+    of_apart, gone_apart = cursor.drop_apart(cursor.first_untouched if is_over else cursor.due.visible)
+    pages = {page.first: page for page in [*changed, *of_apart]}
+    there = {page.first for page in cursor.pages}
+    if is_over:
+        cursor.due = None
+    return [pages[first] for first in pages if first in there], sorted({*gone, *gone_apart} - there)
+
+
+def _at_positions(cursor: Cursor, ranges: Iterable[Range]) -> Iterator[Range]:
+    """*ranges* by position; one of the due lane becomes several."""
+    for held in ranges:
+        if is_virtual(held.first):
+            for first, last in ranges_of(np.sort(cursor.due.positions_of(held))):
+                yield held._replace(first=first, last=last)
+        else:
+            yield held
+
+
+def _absorb_lanes(asked: CursorDraft, work: LaneWork | RangeWork, outcome: Outcome, rows: RoundRows) -> None:
+    cursor = asked.cursor
+    rows.facts += dead_letter_rows(cursor, work.dead(outcome.ranges))
+    rows.delivered += outcome.delivered
+    rows.acknowledged += work.acknowledged(outcome.ranges)
+    before, lanes = cursor.mark_delete, [*cursor.lanes.lanes]
+    stored = work.store(outcome.ranges)
+    if not cursor.is_key_shared:  # the last consumer left, so its entries are adjacent again
+        cursor.stored(work.form)
+        cursor.keep_exact()
+        cursor.advance_read_position()
+        asked.dropped_pages += map(page_of, lanes)
+        asked.is_rewritten = asked.is_changed = True
+    elif stored.changed or stored.gone or work.form.base - 1 != before:
+        asked.is_changed = True
+        rows.add_lanes(cursor, *stored)
+        cursor.stored(work.form)
+        cursor.advance_read_position()
+    _store(asked, outcome)
+
+
+def _acknowledged(ranges: list[Range]) -> int:
+    return sum(held.last - held.first + 1 for held in ranges if held.status == ACKNOWLEDGED)
+
+
+def _store(asked: CursorDraft, outcome: Outcome) -> None:
+    cursor = asked.cursor
+    for said in outcome.consumers:
+        consumer = cursor.consumers[said.consumer_id]
+        if said.delivered or said.is_blocked != consumer.is_blocked:
+            asked.changed_consumers.add(said.consumer_id)
+        consumer.permits, consumer.is_blocked = said.permits, said.is_blocked
+        consumer.msg_out_counter += said.delivered
+        consumer.msg_redeliver_counter += said.redelivered
+    cursor.msg_out_counter += outcome.delivered
+    cursor.msg_redeliver_counter += outcome.redelivered
+    if cursor.consumers:
+        asked.is_changed |= outcome.is_blocked != cursor.is_blocked
+        cursor.is_blocked = outcome.is_blocked

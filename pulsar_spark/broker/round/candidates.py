@@ -1,0 +1,167 @@
+"""Which cursors could receive something, and when next, without gathering a round. On Key_Shared, a round that finds
+nothing notes the state, and no round looks again before it changes."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.bundle.clock import Instant
+from pulsar_spark.broker.cursors.state import Consumer, Cursor
+from pulsar_spark.broker.delays.promotion import Promotion
+from pulsar_spark.broker.gathering.affected import replaying_pages
+from pulsar_spark.broker.key_shared.keyed import LOOK_AHEAD
+from pulsar_spark.broker.requests.drafts import RoundDraft
+from pulsar_spark.protocol.policies import DELAYED_DELIVERY_TICK_MS
+from pulsar_spark.storage.delta.python_rows import uncollected
+
+
+def next_due(bundle: Bundle, now: int) -> int | None:
+    """The earliest instant after *now* with work but no request, if both clocks agree; None if nothing waits."""
+    return min((due for due in next_dues(bundle, Instant(now, now)) if due is not None), default=None)
+
+
+def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
+    """That instant by the broker's own clock, and by the machine's."""
+    served = [cursor for cursor in bundle.cursors.awake() if not bundle.is_set_aside(cursor)]
+    at_rest = bundle.cursors.next_due()
+    own = [due for cursor in served for due in cursor.returns_at() if due > now.own]
+    own += [cursor.reads_after for cursor in served if cursor.reads_after > now.own]
+    own += bundle.leases.values()
+    own += [instant for instant in [bundle.waiting_letters.next_due()] if instant is not None]
+    own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
+    wall = [due for cursor in served if (due := cursor.next_replay(now.wall)) is not None]
+    wall += [due for cursor in served if cursor.chunked and (due := cursor.chunked.next_expiry()) is not None]
+    wall += _next_promotions(bundle, [cursor for cursor in served if cursor.due], now)
+    own, wall = ([*dues, *([] if due is None else [due])] for dues, due in zip((own, wall), at_rest))
+    return min(own, default=None), min(wall, default=None)
+
+
+def _next_promotions(bundle: Bundle, cursors: Iterable[Cursor], now: Instant) -> Iterator[int]:
+    """When entries of due lanes come due next that consumers can take; one query per topic partition."""
+    looked: set[Promotion] = set()
+    for cursor in cursors:
+        if not takers_of(cursor, now.own) or not _may_take(cursor):
+            continue
+        dues = [cursor.due.next_ripe(now.wall)]
+        if cursor.due.promotion not in looked:
+            looked.add(cursor.due.promotion)
+            dues.append(
+                cursor.due.promotion.next_look(now.wall, 1000 * bundle.policy(cursor.topic, DELAYED_DELIVERY_TICK_MS))
+            )
+        yield from (due for due in dues if due is not None)
+
+
+def has_work(bundle: Bundle, draft: RoundDraft) -> bool:
+    """Does any cursor take part in the round?"""
+    return any(
+        takes_part(bundle, draft, cursor, takers_of(cursor, draft.now))
+        for cursor in bundle.cursors.awake()
+        if not bundle.is_set_aside(cursor)
+    )
+
+
+def takers_of(cursor: Cursor, now: int) -> list[Consumer]:
+    """Consumers that may receive entries, as far as permits say."""
+    if cursor.reads_after > now:
+        return []
+    if cursor.is_single_active:
+        active = cursor.consumers.get(cursor.active_id)
+        return [active] if active and active.permits > 0 else []
+    return [consumer for consumer in cursor.consumers.values() if consumer.permits > 0]
+
+
+def takes_part(bundle: Bundle, draft: RoundDraft, cursor: Cursor, takers: Collection[Consumer]) -> bool:
+    """Does the cursor have work, if *takers* may receive its entries?"""
+    asked = draft.cursors.get(cursor.key)
+    if asked is not None and asked.has_work:
+        return True
+    return (cursor.due is None or cursor.due.promotion.is_ready) and (
+        any(due <= draft.now for due in cursor.returns_at())
+        or (bool(takers) and _has_candidates(bundle, cursor, takers, draft.wall))
+    )
+
+
+def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> bool:
+    topic = bundle.topics.get(cursor.topic)
+    if topic is None:
+        return False
+    if cursor.consumers and not cursor.is_single_active and not _may_take(cursor):
+        return False
+    if cursor.is_key_shared:
+        if _was_in_vain(bundle, cursor, takers, wall):
+            return False
+        replays = any(due <= wall for due in cursor.replays_at())
+    else:
+        replays = any(True for _ in replaying_pages(cursor, wall))
+    if cursor.due and (cursor.due.promotion.is_due(wall) or cursor.due.has_ripe(wall)):
+        return True
+    return replays or (
+        cursor.read_position < topic.end_position(cursor.key.partition)
+        and not (cursor.is_blocked or cursor.is_blocked_by_broker)
+    )
+
+
+def lay_to_rest(bundle: Bundle, now: Instant, cursor: Cursor, takers: Collection[Consumer]) -> None:
+    """Let a cursor without work rest, unless it could get work without being woken."""
+    if cursor.due is None and cursor.chunked is None and not cursor.recently_joined:
+        own = [*cursor.returns_at(), *([cursor.reads_after] if cursor.reads_after > now.own else [])]
+        bundle.cursors.rest(
+            cursor, min(own, default=None), cursor.next_replay(now.wall), waits_for_entries=bool(takers)
+        )
+
+
+@uncollected()
+def lay_all_to_rest(bundle: Bundle, now: Instant) -> None:
+    """Let all cursors rest that would take no part in a round."""
+    draft = RoundDraft(0, now.own, now.wall)
+    for cursor in bundle.cursors.awake():
+        if not bundle.is_set_aside(cursor):
+            takers = takers_of(cursor, now.own)
+            if not takes_part(bundle, draft, cursor, takers):
+                lay_to_rest(bundle, now, cursor, takers)
+
+
+def _may_take(cursor: Cursor) -> bool:
+    return any(consumer.permits > 0 and not consumer.is_blocked for consumer in cursor.consumers.values())
+
+
+def _was_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> bool:
+    known = cursor.looked_in_vain
+    return known is not None and known[0] == _state(bundle, cursor, takers) and (known[1] is None or known[1] > wall)
+
+
+def note_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> None:
+    """Note that nothing was found for these consumers."""
+    dues = [cursor.next_replay(wall), cursor.due and cursor.due.promotion.next_due(wall)]
+    cursor.looked_in_vain = _state(bundle, cursor, takers), min((due for due in dues if due is not None), default=None)
+
+
+def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tuple:
+    """What decides whether there is anything to deliver, for comparison."""
+    return (
+        bundle.topics[cursor.topic].end_position(cursor.key.partition),
+        cursor.mark_delete,
+        cursor.due and cursor.due.promotion.count,
+        cursor.changes,
+        cursor.selector,
+        cursor.is_blocked,
+        cursor.is_blocked_by_broker,
+        tuple(cursor.recently_joined.items()),
+        cursor.key_shared,
+        frozenset(taker.consumer_id for taker in takers if not taker.is_blocked),
+        *(bundle.policy(cursor.topic, name) for name in LOOK_AHEAD),
+    )
+
+
+def may_catch_up(bundle: Bundle) -> bool:
+    """Is the delay index ready for a cursor or request that waited?"""
+    lanes = [cursor for cursor in bundle.cursors.awake() if cursor.due]
+    waits = {
+        (cursor.topic, cursor.key.partition, cursor.key.subscription)
+        for cursor in lanes
+        if bundle.waiting_requests and not cursor.due.promotion.is_ready
+    }
+    if any((each.topic, each.partition, each.subscription) not in waits for each in bundle.waiting_requests):
+        return True
+    return any(
+        cursor.due.is_behind and cursor.due.promotion.is_ready and not bundle.is_set_aside(cursor) for cursor in lanes
+    )

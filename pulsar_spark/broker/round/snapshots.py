@@ -1,0 +1,56 @@
+"""Snapshot rounds hold all latest rows, so readers may start there."""
+
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.round.absorb import RoundRows
+from pulsar_spark.broker.round.facts import (
+    cursor_row,
+    policy_row,
+    promotion_rows,
+    set_aside_row,
+    topic_rows,
+    waiting_request_row,
+)
+
+SNAPSHOT_EVERY = 50
+RANGES_A_SNAPSHOT = 100_000
+"""A snapshot every so many rounds, and less often the more ranges there are, so its cost does not grow with the
+state."""
+AS_RANGES = 10
+"""The number of ranges that a cursor or consumer counts as, by the time its row takes."""
+
+
+def is_snapshot_due(bundle: Bundle, number: int) -> bool:
+    """Is this round a snapshot? Rarer for large states; at once after topics were lost."""
+    if bundle.has_lost_topics or number % SNAPSHOT_EVERY:
+        return bundle.has_lost_topics
+    cursors = bundle.cursors.values()
+    ranges = AS_RANGES * sum(1 + len(cursor.consumers) for cursor in cursors)
+    ranges += sum(int(cursor.pages.sizes.sum()) for cursor in cursors)
+    ranges += sum(1 for cursor in cursors if cursor.lanes for _ in cursor.lanes.every_range())
+    return number % (SNAPSHOT_EVERY * max(1, ranges // RANGES_A_SNAPSHOT)) == 0
+
+
+def everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
+    """All latest rows: this round's replies and removals, and the whole state."""
+    kept = [
+        fact for fact in rows.facts if fact["kind"] in ("reply", "letter", "housekeeping") or fact.get("is_removed")
+    ]
+    whole = RoundRows([*kept, *bundle.waiting_letters.everything(bundle.cursors)], rows.number)
+    whole.facts += [
+        policy_row(owner, bundle.topic_id(owner), name, value) for (owner, name), value in bundle.policies.items()
+    ]
+    whole.facts += [set_aside_row(entry) for entry in bundle.set_aside.values()]
+    whole.facts += [waiting_request_row(*each.place) for each in bundle.waiting_requests if each.row is not None]
+    for state in bundle.topics.values():
+        whole.facts += topic_rows(state)
+    for promotion in bundle.promotions.values():
+        whole.facts += promotion_rows(promotion, promotion.checkpoints, ())
+    for cursor in bundle.cursors.values():
+        whole.facts.append(cursor_row(cursor))
+        whole.facts += [
+            bundle.consumer_row(cursor, consumer, with_ranges=True) for consumer in cursor.consumers.values()
+        ]
+        whole.add_pages(cursor, [page for page in cursor.pages if page.held], [])
+        if cursor.lanes:
+            whole.add_lanes(cursor, cursor.lanes.lanes, [])
+    return whole

@@ -1,0 +1,91 @@
+"""The work of a round, and the plan's outcome, collected as columns rather than objects."""
+
+from collections.abc import Collection, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_spark.broker.gathering.affected import Affected
+from pulsar_spark.broker.requests.drafts import CursorDraft
+from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.transforms.round_inputs import KINDS, SCHEMA
+
+
+class Rows:
+    """Collects rows of transforms.round_inputs."""
+
+    def __init__(self):
+        self._cursors: dict[str, list[int]] = {kind: [] for kind in KINDS}
+        self._columns: dict[str, list[list]] = {kind: [[] for _ in names] for kind, names in KINDS.items()}
+
+    def add(self, kind: str, cursor: int, **values: object) -> None:
+        """Add one row; missing columns of its kind are null."""
+        self.extend(kind, cursor, [tuple(map(values.get, KINDS[kind]))])
+
+    def extend(self, kind: str, cursor: int, rows: Sequence[tuple]) -> None:
+        """Add rows of one kind, with its columns in order; those missing at the end are null."""
+        self._cursors[kind] += [cursor] * len(rows)
+        given = [*zip(*rows)]
+        for column, values in zip_longest(self._columns[kind], given, fillvalue=(None,) * len(rows)):
+            column += values
+
+    def table(self) -> pa.Table:
+        return pa.concat_tables(
+            [SCHEMA.empty_table(), *(self._table_of(kind) for kind, cursors in self._cursors.items() if cursors)]
+        )
+
+    def _table_of(self, kind: str) -> pa.Table:
+        cursors, columns = self._cursors[kind], dict(zip(KINDS[kind], self._columns[kind]))
+        columns |= {"cursor": cursors, "kind": [kind] * len(cursors)}
+        return pa.table(
+            [
+                pa.array(columns[field.name], field.type)
+                if field.name in columns
+                else pa.nulls(len(cursors), field.type)
+                for field in SCHEMA
+            ],
+            SCHEMA,
+        )
+
+
+class Work(NamedTuple):
+    """What to plan: rows of transforms.round_inputs, the cursor of each number, and which of its ranges they hold."""
+
+    rows: pa.Table
+    cursors: list[CursorDraft]
+    affected: list[Affected]
+
+    def __bool__(self) -> bool:
+        return bool(self.cursors)
+
+    def only(self, numbers: Collection[int]) -> "Work":
+        """The work of some cursors, numbered anew."""
+        places = pc.index_in(self.rows["cursor"], pa.array(numbers, pa.int32()))
+        is_in = pc.is_valid(places)
+        return Work(
+            self.rows.set_column(0, SCHEMA.field("cursor"), places).filter(is_in),
+            [self.cursors[number] for number in numbers],
+            [self.affected[number] for number in numbers],
+        )
+
+
+class ConsumerOutcome(NamedTuple):
+    """A consumer's permits left, is it blocked, messages delivered and redelivered."""
+
+    consumer_id: str
+    permits: int
+    is_blocked: bool
+    delivered: int
+    redelivered: int
+
+
+class Outcome(NamedTuple):
+    """A cursor's planned ranges by position, is it blocked, messages delivered and redelivered, consumers."""
+
+    ranges: list[Range]
+    is_blocked: bool
+    delivered: int
+    redelivered: int
+    consumers: list[ConsumerOutcome]

@@ -1,0 +1,237 @@
+"""Brokers share the bundles of a root: each process serves as many as any other, takes over from one that ended, and
+gives some up for a new one.
+
+Lease files say which processes run and which serves each bundle, and a pure rule decides (protocol.bundles.share). If
+looks are out of date, the bundle's lease decides, and at last the fence of a round's commit. A bundle given up, also
+for a split, ends its round first; consumers notice nothing.
+
+A failed bundle is left alone for a while. With available_now, the process ends once all bundles are done, or with a
+failure.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from pulsar_spark.broker.runner import Broker
+from pulsar_spark.broker.service.tenure import new_broker_id
+from pulsar_spark.errors import BrokerFenced
+from pulsar_spark.protocol.bundles import share
+from pulsar_spark.storage.layout import BUNDLES, Layout
+from pulsar_spark.storage.processes.lease import LEASE_SECONDS, BundleLease, Holder
+from pulsar_spark.storage.processes.lease_file import LeaseFile
+from pulsar_spark.storage.store.away import check_there
+from pulsar_spark.storage.store.faults import is_fault_of_disk
+from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
+
+LOOK_SECONDS, AGAIN_SECONDS = 0.5, 60.0
+"""Least time between two looks at the leases, and how long a failed bundle is left alone."""
+SIGN_SECONDS = LEASE_SECONDS / 4
+"""Time between two signs of life."""
+FILES_A_SECOND, FILES_A_SECOND_OF_A_STORE = 200, 4
+"""Lease files that a process may read per second. With hundreds of leases, looks are rarer, but signs of life are never
+late."""
+log = logging.getLogger(__name__)
+
+
+class Shared:
+    """Serves a share of a root's bundles until stopped. *make* creates a broker from a bundle's folder name and this
+    process's id. With *available_now* it ends when its brokers have."""
+
+    def __init__(self, root, make: Callable[[str, str], Broker], *, available_now: bool = False):
+        self.layout, self._make, self._available_now = Layout(root), make, available_now
+        self.broker_id = new_broker_id()
+        self.failure: BaseException | None = None
+        self.brokers: dict[str, Broker] = {}
+        """By the folder of the bundle that each serves."""
+        self._done: dict[str, Broker] = {}
+        """Those that came to their end, of bundles that may have something to do again."""
+        self._leases: dict[str, BundleLease] = {}
+        self._signs: dict[AnyPath, LeaseFile] = {}
+        self._again_at: dict[str, float] = {}
+        self._idle_since: float | None = None
+        self._folder = self.layout.root / BUNDLES / "brokers"
+        self._stopping = threading.Event()
+        self._next_sign, self._is_bearing, self._files = 0.0, False, 0
+        self._thread = threading.Thread(target=self._run, name="shared-bundles", daemon=True)
+
+    def __enter__(self) -> "Shared":
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close()
+        if self.failure is not None and kind is None:
+            raise self.failure
+
+    def start(self) -> bool:
+        check_there(self._folder)
+        self.layout.store.make_folder(self._folder)
+        self._thread.start()
+        return True
+
+    def stop(self) -> None:
+        """Stop after the rounds under way. Safe twice, and in a signal handler."""
+        self._stopping.set()
+
+    def wait(self) -> None:
+        """Block until stopped; raises the failure."""
+        self._stopping.wait()
+        self.close()
+        if self.failure is not None:
+            raise self.failure
+
+    def close(self) -> None:
+        """Stop, and return once all bundles are given back."""
+        self._stopping.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._look_patiently()
+                a_second = FILES_A_SECOND if self.layout.store.is_local else FILES_A_SECOND_OF_A_STORE
+                self._stopping.wait(max(LOOK_SECONDS, min(self._files / a_second, SIGN_SECONDS)))
+        except Exception as failure:  # any error: wait() raises it
+            self.failure = failure
+            self._stopping.set()
+        finally:
+            for broker in list(self.brokers.values()):
+                broker.stop()
+            for folder in list(self.brokers):
+                self._let_go(folder)
+            self._sign().change(lambda said: {"broker_id": self.broker_id, "is_held": False})
+            self._remove(self._path(self.broker_id))
+
+    def _look_patiently(self) -> None:
+        try:
+            self.look()
+        except OSError as fault:
+            if not is_fault_of_disk(fault):
+                raise
+            if not self._is_bearing:
+                log.warning(
+                    "broker %s cannot read at present which brokers serve which bundles: %s", self.broker_id, fault
+                )
+            self._is_bearing = True
+        else:
+            self._is_bearing = False
+
+    def look(self) -> None:
+        """Read the leases, and take or give up bundles by the rule."""
+        if time.monotonic() >= self._next_sign:
+            self._sign().change(lambda said: {"broker_id": self.broker_id, "is_held": True})
+            self._next_sign = time.monotonic() + SIGN_SECONDS
+        self._drop_ended()
+        served: dict[str, list[str]] = {broker: [] for broker in self._there()}
+        free, is_beside_others, now = [], False, time.monotonic()
+        for layout in layouts_of(self.layout):
+            holder = self._lease(layout).holder()
+            if layout.bundle in self.brokers:
+                served[self.broker_id].append(layout.bundle)
+            elif holder is not None:
+                is_beside_others = True
+                if holder.broker_id in served:  # else the holder splits the bundle, or serves only this one
+                    served[holder.broker_id].append(layout.bundle)
+            elif now >= self._again_at.get(layout.bundle, 0.0) and not self._is_done(layout.bundle):
+                free.append(layout.bundle)
+        self._files = len(self._signs) + len(self._leases)
+        decided = share(self.broker_id, served, len(free))
+        for folder in decided.give_up:
+            log.info("broker %s gives bundle %s to another broker", self.broker_id, self._slice(folder))
+            self._let_go(folder)
+        for folder in free[: decided.take]:
+            if not self._stopping.is_set():
+                self._take(folder)
+        if self._available_now:
+            self._end_or_wait(now, is_idle=not self.brokers and not free, is_beside_others=is_beside_others)
+
+    def _end_or_wait(self, looked: float, *, is_idle: bool, is_beside_others: bool) -> None:
+        """End if nothing is left. Others' bundles count as served once this was idle for a whole lease, as their
+        processes may have died."""
+        if not is_idle:
+            self._idle_since = None
+        elif not is_beside_others or (self._idle_since is not None and looked >= self._idle_since + LEASE_SECONDS):
+            self._stopping.set()
+        elif self._idle_since is None:
+            self._idle_since = time.monotonic()
+
+    def _is_done(self, folder: str) -> bool:
+        """Is the bundle's broker done, without news since?"""
+        done = self._done.get(folder)
+        if done is not None and done.has_news():
+            del self._done[folder]
+        return folder in self._done
+
+    def _take(self, folder: str) -> None:
+        broker = self._make(folder, self.broker_id)
+        broker.go_on_with(self._leases[folder])
+        broker.hand_over_when_asked()
+        try:
+            if broker.start(standby_seconds=0):
+                self.brokers[folder] = broker
+                log.info("broker %s serves bundle %s of %s", self.broker_id, self._slice(folder), self.layout.root)
+        except Exception as failed:  # other bundles are still served
+            self._leave_alone(folder, failed)
+
+    def _let_go(self, folder: str) -> None:
+        broker = self.brokers.pop(folder)
+        broker.close()
+        if broker.failure is not None:
+            self._leave_alone(folder, broker.failure)
+
+    def _drop_ended(self) -> None:
+        """Release bundles whose brokers stopped or failed."""
+        for folder, broker in list(self.brokers.items()):
+            if broker.is_stopping:
+                self._let_go(folder)
+                if self._available_now and broker.failure is None and not broker.is_handed_over:
+                    self._done[folder] = broker
+
+    def _slice(self, folder: str) -> object:
+        """The slice by which users know a bundle; folders keep their first names."""
+        bundles = bundles_of(self.layout)
+        return bundles.range_of(folder) if folder in bundles.folders else folder
+
+    def _leave_alone(self, folder: str, failed: BaseException) -> None:
+        if isinstance(failed, BrokerFenced):
+            log.warning("bundle %s: %s", self._slice(folder), failed)
+        else:
+            log.error(
+                "bundle %s is not taken over for %g s: %s", self._slice(folder), AGAIN_SECONDS, failed, exc_info=failed
+            )
+            self._again_at[folder] = time.monotonic() + AGAIN_SECONDS
+            if self._available_now:
+                self.failure = self.failure or failed
+                self._stopping.set()
+
+    def _there(self) -> set[str]:
+        """The ids of running brokers; deletes files of others."""
+        found, names = {self.broker_id}, self.layout.store.names(self._folder)
+        known, self._signs = self._signs, {}
+        for path in (self._folder / name for name in names if name.endswith(".json")):
+            sign = self._signs[path] = known.get(path) or LeaseFile(path, Holder, lambda: LEASE_SECONDS)
+            said = sign.read()
+            if sign.is_held(said):
+                found.add(said.broker_id)
+            elif said is not None and said.broker_id != self.broker_id:
+                self._remove(path)
+        return found
+
+    @staticmethod
+    def _remove(sign: AnyPath) -> None:
+        sign.unlink(missing_ok=True)
+        sign.with_suffix(".lock").unlink(missing_ok=True)
+
+    def _lease(self, layout: Layout) -> BundleLease:
+        return self._leases.setdefault(layout.bundle, BundleLease(layout, self.broker_id))
+
+    def _sign(self) -> LeaseFile:
+        path = self._path(self.broker_id)
+        return self._signs.setdefault(path, LeaseFile(path, Holder, lambda: LEASE_SECONDS))
+
+    def _path(self, broker_id: str) -> AnyPath:
+        return self._folder / f"{broker_id}.json"
