@@ -2,9 +2,7 @@
 
 A topic's table is ``<root>/<tenant>/<namespace>/<topic>``, a broker's ``<root>/_bundles/<bundle>/<table>``. Small
 letters, digits, ``-`` and inner dots stay, ``_`` becomes ``__``, other bytes ``_xx``. So names that differ in case stay
-apart, and none leaves the root or meets ``_bundles``.
-
-File names end at 255 bytes, paths at 4,096 (storage.root); topics leave room for the files beside them
+apart, and none leaves the root or meets ``_bundles``. Topics' names leave room for the files beside them
 (:func:`beside`).
 """
 

@@ -4,14 +4,14 @@ An existing session (a notebook's, Databricks', the caller's) is used if it has 
 jars (see session_jars) and these settings:
 
 - Page checksums are verified, or a flipped bit of a payload would go unseen.
-- Row groups are as small as a publish's, so that OPTIMIZE builds none too large for memory.
+- Row groups are small, so that OPTIMIZE builds none too large for memory.
 - Checkpoints use Hadoop's file systems, since file contexts start a shell.
 - A class archive, if present (:func:`class_archive`), halves the start.
 - More generated classes are cached: a round needs over a hundred.
 - The JVM of rounds uses the serial collector, with both compilers.
 
-The heap is Spark's default. To publish messages of 100 MiB and more as DataFrames, set ``spark.driver.memory`` to eight
-times the largest plus a gigabyte; to read them, three times (see frames.chunk_payloads).
+To publish messages of 100 MiB and more as DataFrames, set ``spark.driver.memory`` to eight times the largest plus a
+gigabyte; to read them, three times (see frames.chunk_payloads).
 """
 
 import os

@@ -1,8 +1,7 @@
 """Turn a cursor's ranges into exact positions, for readers of its rows.
 
-Ranges of a lane (see protocol.lanes) mean the entries between their ends with the lane's hashes, and state how many;
-others mean all. Missing entries are attributed as in protocol.lanes and broker.lane_form. Ranges of the due lane (see
-protocol.delays) are numbers, which storage.scheduled turns into positions.
+A lane's range (see protocol.lanes) means the entries between its ends with the lane's hashes, other ranges mean all.
+Ranges of the due lane (see protocol.delays) are numbers, which storage.scheduled turns into positions.
 """
 
 from bisect import bisect_left
@@ -69,7 +68,7 @@ def exact_ranges(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) 
 
 def count_deleted_ranges(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) -> int | None:
     """The number of fully acknowledged stretches after mark-delete, Pulsar's ``nonContiguousDeletedMessagesRanges``;
-    *table* is the topic's. None for a cursor with a due lane, where every entry would be read.
+    *table* is the topic's. None with a due lane, which would need every entry.
     """
     if due_entries(latest, key, index) is not None:
         return None
@@ -151,9 +150,7 @@ def read_held(
 def _unknown(
     lanes: Mapping[int, LaneHashes], ranges: Sequence[PageRange], places: np.ndarray, are_gone: Callable[[], np.ndarray]
 ) -> np.ndarray:
-    """Which located entries belong to an unknown lane; *are_gone* is called only if a lane's ranges lack entries they
-    count.
-    """
+    """Which located entries belong to an unknown lane; *are_gone* is called only if ranges lack entries they count."""
     found = np.bincount(places[places >= 0], minlength=len(ranges))
     are_of_lanes = np.array([page in lanes and held.status != ACKNOWLEDGED for page, held in ranges])
     in_doubt = are_of_lanes & ~are_told(found, np.array([held.size for _, held in ranges]))

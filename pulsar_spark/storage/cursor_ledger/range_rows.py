@@ -17,10 +17,8 @@ LARGE = 16
 
 
 def facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows of a round without ranges, and the ranges.
-
-    Ranges usually come last and are sliced, not copied. The others are copied, because a slice keeps all rows in
-    memory.
+    """The rows of a round without ranges, and the ranges, sliced if possible, since there may be millions. The others
+    are copied, because a slice keeps all rows in memory.
     """
     is_range = pc.equal(rows["kind"], "range")
     count = pc.sum(is_range).as_py() or 0

@@ -1,9 +1,8 @@
 """The ``reprocessing`` table: which dead letters jobs have selected and sent back.
 
 A ``job`` row and its ``claim`` rows are one commit; so are a ``chunk`` row and its ``sent`` rows, after publishing. A
-letter is **taken** once claimed, and free again only if its chunk is done without it. A selection is recorded only if
-no other was since the table was read, so no two jobs claim a letter; on a local disk :func:`planning` avoids such
-losses.
+claimed letter is **taken**, and free again only if its chunk is done without it. A selection is recorded only if no
+other was since the table was read; on a local disk :func:`planning` excludes others.
 """
 
 import contextlib

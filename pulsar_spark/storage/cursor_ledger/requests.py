@@ -1,7 +1,6 @@
 """Read the ``requests`` table commit by commit, without a JVM.
 
-An unreadable commit becomes one without rows, with the reason. So do missing versions before existing ones, since
-nobody will write them.
+Unreadable commits, and missing versions before existing ones, come as commits without rows, with the reason.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,8 @@
 """Rows of kind ``set_aside`` in ``cursor_ledger``: requests, topics and subscriptions that the broker could not
 process.
 
-The latest row of an id counts; ``is_removed`` revokes it. A request stays in ``requests``, at the row's version and row
-number; without a row number the whole commit is meant, or missing versions up to ``last``.
+The latest row of an id counts; ``is_removed`` revokes it. It names a request's version and row in ``requests``; without
+a row number it means the versions up to ``last``.
 """
 
 from datetime import datetime

@@ -1,7 +1,7 @@
 """Delayed entries as a reader of the root finds them, without the broker, in parts.
 
-The delay index and the files show deliver times. A subscription's rows show the states: due entries by number, those
-apart by position; others wait (protocol.delays).
+The delay index and files show deliver times. A subscription's rows show states: due entries by number, those apart by
+position; others wait (protocol.delays).
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """Follow a table's Delta log commit by commit, without a JVM and without opening the table.
 
-A reader at version v checks whether ``v + 1`` exists, so an idle topic costs one look. Checkpoints are not read: a new
-reader, or one whose next commits are gone (see shortening), opens the table (see tables) or a projection. Source: the
-Delta protocol, sections "Delta Log Entries" and "Actions".
+A reader at version v checks whether ``v + 1`` exists. A new reader, or one whose next commits are gone (see
+shortening), opens the table (see tables) or a projection. Source: the Delta protocol, sections "Delta Log Entries" and
+"Actions".
 """
 
 import contextlib

@@ -37,7 +37,7 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
     """The table at a path, in its latest or a given version; :class:`CorruptState` if it cannot be opened,
     TableNotFoundError without one.
 
-    A list of the log during commits may have a gap, and is repeated. Empty commits, which ``deltalake`` skips, are
+    A list of the log with a gap is repeated, since commits may cause it. Empty commits, which ``deltalake`` skips, are
     reported.
     """
     forks.use()
@@ -159,8 +159,7 @@ def folder_of(opened: DeltaTable) -> str:
 def dataset_of(table: DeltaTable | str | os.PathLike) -> "Dataset":
     """The rows of an open table, or of the latest at a path; filters skip files by statistics.
 
-    Arrow opens local files itself, because through Python its threads may abort a process at the end (apache/arrow
-    issue 34314).
+    Arrow opens local files itself: through Python its threads may abort an ending process (apache/arrow issue 34314).
     """
     opened = table if isinstance(table, DeltaTable) else open_table(table)
     if not store_of(named(opened.table_uri)).is_local:

@@ -1,8 +1,8 @@
-"""Files that a Spark job, by Spark's writer or its tasks (see task_files), writes outside a table (in a store: within)
-and without its lock; one commit takes them in (:meth:`AppendTable.append_staged`).
+"""Files that a Spark job writes outside a table (in a store: within) and without its lock, by Spark's writer or its
+tasks (see task_files); one commit takes them in (:meth:`AppendTable.append_staged`).
 
-On a local disk Delta's own writer would hold the lock during the whole write, and it collects statistics by row instead
-of from footers. ``maintain vacuum`` removes what a crash leaves.
+On a local disk Delta's own writer would hold the lock during the whole write. ``maintain vacuum`` removes what a crash
+leaves.
 """
 
 import contextlib
@@ -61,9 +61,9 @@ def staged(
     """Run *rows* and write them, with *options* of Spark's writer; files not moved into the table are deleted after the
     block.
 
-    Tasks sort rows by partition, unless they are in order. *are_ms* writes timestamps in milliseconds. *by_tasks* lets
-    tasks write, unsorted; *rows* then lack the constants (see task_files). FileNotFoundError if the driver does not see
-    the files.
+    Tasks sort rows by partition, unless in order. *are_ms* writes timestamps in milliseconds. With *by_tasks*, tasks
+    write unsorted, and *rows* lack the constants (see task_files). FileNotFoundError if the driver does not see the
+    files.
     """
     folder = StagedFolder(table)
     try:
@@ -84,9 +84,8 @@ def staged(
 
 @contextlib.contextmanager
 def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set session-wide settings until their last writer is done.
-
-    A writer that needs other values waits, and later ones queue after it, or it might wait for ever.
+    """Set session-wide settings until their last writer is done. Writers that need other values wait, and later ones
+    queue after them.
     """
     session = getattr(spark, "_jsparkSession", spark)
     with _writing:

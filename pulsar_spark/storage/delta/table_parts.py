@@ -1,7 +1,7 @@
-"""Read a broker's table in parts, in the calling thread: threads of Arrow's datasets keep memory.
+"""Read a broker's table in parts, in the calling thread: threads of Arrow's datasets keep memory (``python -m
+tests.benchmarks --only past``).
 
-At most a part of a row group is decoded at once; files, row groups and columns that statistics rule out are not read.
-Freed memory must be given back to the system (``python -m tests.benchmarks --only past``).
+Files, row groups and columns that statistics rule out are not read.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Hashes of entries' sticky keys, which decide the owner on Key_Shared.
 
-Rules: semantics 2.21-2.23, 0.1 (see protocol.sticky_key). An entry has its first message's hash, also as a batch
-(2.22). Producers store it; else it is computed here. A deleted or lost entry has no key.
+Rules: semantics 2.21-2.23, 0.1 (see protocol.sticky_key). An entry, also a batch (2.22), has its first message's hash,
+stored by its producer or computed here. A deleted or lost entry has no key.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,8 +39,8 @@ def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
 
 
 def unhashed_keys(table, runs: Iterable[Run]) -> list[str] | None:
-    """The key columns from which hashes of *runs* must be computed: those with values in any file, by footer (all if a
-    file changed). None if all hashes are stored.
+    """The key columns from which hashes of *runs* must be computed: those with values in any footer, all if a file
+    changed. None if all hashes are stored.
     """
     by_path = {run.path: run for run in runs}
     files = [
@@ -78,7 +78,7 @@ def sent_by_lane(
     index: LedgerIndex, table, place: tuple[str, int], span: tuple[int, int], lane: LaneHashes, entries: int
 ) -> np.ndarray:
     """The ascending positions that a lane's range of *entries* entries sent: those in *span* (first, last) of *place*
-    (topic id, partition) with the lane's hashes. Missing entries: see protocol.lanes.sent_entries.
+    (topic id, partition) with its hashes. Missing entries: protocol.lanes.sent_entries.
     """
     runs = list(index.runs(*place, *span))
     is_of_lane = lane.holds(read_hashes(table, runs))

@@ -33,7 +33,7 @@ class LostEntries(NamedTuple):
 
 
 def find_missing(table: str | os.PathLike, run: Run, spans: Iterable[tuple[int, int]] | None = None) -> Missing | None:
-    """What the table lacks of *run*, or of its ordered, disjoint *spans* (first, last position); reads nothing if the
+    """What the table lacks of *run*, or of its ordered, disjoint *spans* (first, last position), by reading unless the
     file is as published.
     """
     return None if is_as_published(table, run) else _missing(table, run, (), spans)
@@ -55,8 +55,8 @@ def _missing(
 def lost_entries_of(
     layout: Layout, topic: Topic, partitions: list[int], since: Mapping[int, int] = MappingProxyType({})
 ) -> list[LostEntries]:
-    """Lost numbered entries of *partitions*, by position; with *since*, only of runs that reach beyond that position.
-    Files are read, which alone shows damage inside.
+    """Lost numbered entries of *partitions*, by position; with *since*, only of runs beyond that position. Reads the
+    files.
     """
     path, firsts = (
         layout_of(layout, topic.name).broker_table(LEDGERS.name),

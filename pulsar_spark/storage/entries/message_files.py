@@ -1,7 +1,7 @@
 """Read the row groups of a topic's Parquet files that can hold given entries, as footers show.
 
 A damaged row group (see storage.topic_files) is reported by the entries it should hold. Page checksums are verified if
-present. The last row groups stay decoded, and the last footers known.
+present.
 """
 
 import threading

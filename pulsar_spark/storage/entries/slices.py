@@ -1,11 +1,9 @@
 """Read parts of a topic by position with Spark.
 
 A message's position is ``first_position + entry_id - first_entry_id`` of its run (row of ``ledgers``). So the driver
-cuts ranges into pieces of runs and reads them by literal bounds on ``publish_id`` and ``entry_id``, by which files and
-row groups are skipped.
-
-Up to :data:`MAX_BOUNDS` pieces become a disjunction of ``between``. More are joined by block of entry ids, since a join
-by ``between`` compares all rows with all pieces; bounds around clusters of pieces are pushed down.
+cuts ranges into pieces of runs and reads them by literal bounds, which skip files and row groups. More than
+:data:`MAX_BOUNDS` pieces are joined by block of entry ids, since a join by ``between`` compares all rows with all
+pieces.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,11 +1,10 @@
 """Which files hold the rows of a publish now: asked before any file of a topic is read.
 
-A run of ``ledgers`` names the published file. DELETE, UPDATE, MERGE and RESTORE may replace it, so publishes before the
-latest commit that removes are looked up in the table's present files. OPTIMIZE and trimming matter only once a file is
-gone.
+DELETE, UPDATE, MERGE and RESTORE may replace the published file that ``ledgers`` names. So publishes before the latest
+commit that removes are looked up in the table's present files. OPTIMIZE and trimming matter only once a file is gone.
 
-Rows are lost if the table's file is missing, incomplete or damaged. Rows that no file has were deleted or trimmed.
-Source: the Delta protocol, "Add File and Remove File".
+Rows are lost if the table's file is missing, incomplete or damaged; rows in no file were deleted or trimmed. Source:
+the Delta protocol, "Add File and Remove File".
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """The index of positions and message ids for clients: ``ledgers`` of their topics, in memory.
 
-A run maps entries of a publish commit to positions and names their file. A topic's last runs are loaded at first use
-and followed by commit; earlier ones are loaded by stretches, of which few are kept. Ledgers are committed before their
-round, so a refresh finds every delivered position.
+A topic's last runs are loaded at first use and followed by commit; earlier ones are loaded by stretches, of which few
+are kept. Ledgers are committed before their round, so a refresh finds every delivered position.
 """
 
 import threading

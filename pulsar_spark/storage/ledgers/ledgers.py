@@ -52,7 +52,7 @@ def ledgers_until(layout: Layout, topic: Topic, until: int) -> dict[int, Partiti
     """
     log, layout = TableLog(topic.path), layout_of(layout, topic.name)
     partitions, publish_ids, numbered = _numbered_until(layout, topic, until)
-    if numbered < until and not log.has(numbered + 1):  # numberless commits, such as an OPTIMIZE, may be gone
+    if numbered < until and not log.has(numbered + 1):  # commits without a publish, such as an OPTIMIZE, may be gone
         followed = read_latest(layout, "topic").numbered_until(topic.topic_id)
         partitions, publish_ids, numbered = _numbered_until(layout, topic, until)
         numbered = max(numbered, followed)

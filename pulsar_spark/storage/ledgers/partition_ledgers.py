@@ -1,7 +1,6 @@
 """The runs of one topic partition in memory, from some position on.
 
-A broker needs those that no cursor has passed; earlier ones are dropped, and all read again after a seek back, a
-subscription from the earliest message, or a trimming.
+Runs that all cursors have passed are dropped, and read again after a seek back, for example.
 """
 
 from array import array

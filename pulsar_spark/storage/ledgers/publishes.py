@@ -37,9 +37,10 @@ def number_commit(
     delayed_after: Callable[[int], int] | None = None,
 ) -> dict[int, list[Run]]:
     """Runs per partition of one commit; none if it is no publish or a retried one. Adds to *seen_publish_ids*.
-    *delayed_after* gives, by partition, from when on delayed entries wait (see :class:`Run`).
+    *delayed_after* gives, by partition, from when on delayed entries wait (see :class:`Run`). :class:`CorruptState` for
+    impossible statistics.
 
-    A publish only adds files, with one publish id and dense entry ids. :class:`CorruptState` for impossible statistics.
+    A publish only adds files, with one publish id and dense entry ids.
     """
     files = published_files(table, commit, partitions)
     publish_ids = {file.publish_id for file in files}

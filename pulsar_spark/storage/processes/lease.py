@@ -1,7 +1,7 @@
 """The lease of a bundle: which broker serves it, as a file renewed every few seconds (see lease_file).
 
 It only shows which broker is alive; the fenced commit of a round keeps brokers apart. A broker that wants the bundle
-writes that into the file. At renewal the holder either ends its round and passes the lease on, or removes the wish.
+writes that into the file; at renewal the holder passes the lease on after its round, or removes the wish.
 """
 
 import os

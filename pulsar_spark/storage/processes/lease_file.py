@@ -1,10 +1,8 @@
 """A file that names the holder of something: machine, process, and end of the lease (Unix time).
 
-The holder renews it by replacing it. On a local disk changes are made under a lock, and a holder here whose process is
-gone has ended. In an object store clocks are not compared: a holder is gone if it says so, or if the file stays
-unchanged for a lease's length.
-
-An unreadable file counts as ended; the next holder keeps it under another name (see small_file).
+On a local disk it changes under a lock, and a holder here whose process is gone has ended. In an object store clocks
+are not compared: a holder is gone if it says so, or if the file stays unchanged for a lease's length. An unreadable
+file counts as ended (see small_file).
 """
 
 import json

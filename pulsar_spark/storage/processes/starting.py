@@ -1,7 +1,7 @@
 """The sign of a starting broker: its process, since when, and what it does.
 
-It is a lease beside that of the root's first bundle, renewed by a thread, and ends with its process. It says nothing
-about serving: the bundle's lease does.
+It is a lease beside that of the root's first bundle, renewed by a thread. Only the bundle's own lease says that a
+broker serves.
 """
 
 import datetime

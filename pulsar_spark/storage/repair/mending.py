@@ -1,8 +1,7 @@
 """Repair commits that stop a topic, and remove added rows that are no publish.
 
-An unreadable commit is rewritten from its data files (see repair), or else from its readable lines; impossible
-statistics are replaced. The damaged file stays under a hidden name. No position changes, because nothing after such a
-commit is numbered. Foreign files are removed by one commit.
+An unreadable commit is rewritten from its data files (see repair), or else from its readable lines; the damaged file
+stays under a hidden name. No position changes, because nothing after such a commit is numbered.
 """
 
 import itertools

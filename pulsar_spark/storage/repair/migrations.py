@@ -4,12 +4,9 @@ A migration adds nullable columns to each table by a commit of metadata, so both
 The last step replaces the first commit of ``cursor_ledger``, which every release reads first. So a crash leaves the
 root at the old or the new version, and running again finishes. Later migrations must keep to that.
 
-The holder of the bundle's lease migrates: a broker at its start, or ``pulsar-spark migrate``. Older releases get
-:class:`NewerLayout` when they open the root; their open clients fail at the next append to the broker's tables
-(``TableLog.life``).
-
-Topics are migrated too. A broken or foreign one, or one with another column of that name, stays as it is: readers take
-the column as null, and ``doctor`` names it.
+The lease's holder migrates: a broker at its start, or ``pulsar-spark migrate``. Older releases then get
+:class:`NewerLayout`, open clients at their next append to the broker's tables (``TableLog.life``). A broken or foreign
+topic, or one with another column of that name, stays as it is, and ``doctor`` names it.
 """
 
 import contextlib

@@ -2,10 +2,11 @@
 ledger rows.
 
 A broken commit is written again from data files that no other commit names: those in the rest of its text, else by
-round (``cursor_ledger``), publish id (topics), and age. If that leaves several, the caller names the files.
+round (``cursor_ledger``), publish id (topics), and age. If that leaves several, the caller names the files. The broken
+file stays under a hidden name.
 
-The broken file stays under a hidden name. No broker may be alive in the bundle. In an object store, where others may
-append, a commit is replaced only if unchanged, and files of the last hour count only if the broken text names them.
+No broker may be alive in the bundle. In an object store, where others may append, files of the last hour count only if
+the broken text names them.
 """
 
 import contextlib

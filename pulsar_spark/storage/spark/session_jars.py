@@ -1,7 +1,7 @@
 """Jars that a Spark session needs: Delta's, and Hadoop's client of a root's object store.
 
-Spark's resolver fetches them once; later starts use the local files. Only two of Delta's are resolved, because every
-Python task reads all jars' directories, and only the parts of Amazon's library that Hadoop calls.
+Spark's resolver fetches them once; later starts use the local files. Only needed parts are resolved, because every
+Python task reads all jars' directories, and Amazon's library has 600 MB.
 """
 
 import re

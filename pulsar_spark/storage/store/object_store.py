@@ -1,7 +1,7 @@
 """An object store for roots: calls (see store_calls), and the put-if-absent on which commits rest.
 
-An unanswered put may still take place, so it is repeated: if its bytes are there, it was ours. So such bytes must be
-unique. Without any answer :class:`UnclearWrite` is raised.
+An unanswered put may still take place, so it is repeated: if its bytes, which must be unique, are there, it was ours.
+Without any answer :class:`UnclearWrite` is raised.
 """
 
 import errno

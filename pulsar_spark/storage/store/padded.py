@@ -1,7 +1,7 @@
 """Parquet files padded to a given length, between data and footer, where readers do not look.
 
-A plan knows its file by path and length and opens it at each execution, so a file of equal length may replace it.
-Source: the Parquet format, "File Format".
+A plan opens its file, by path and length, at each execution, so one of equal length may replace it. Source: the Parquet
+format, "File Format".
 """
 
 import os

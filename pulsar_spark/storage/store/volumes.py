@@ -1,8 +1,8 @@
 """Volumes of Unity Catalog as roots: where one lies in an object store, and credentials for it.
 
-A mounted volume (``/Volumes``) has neither hard links nor conditional puts, but the store beneath has. The catalog says
-where it lies and lends credentials for an hour, to the user of the environment (``DATABRICKS_HOST`` and
-``DATABRICKS_TOKEN``, for example). Paths begin with the volume's name; else see object_store.
+A mounted volume (``/Volumes``) has neither hard links nor conditional puts, so the store beneath is used (see
+object_store). The catalog lends credentials for an hour to the environment's user (``DATABRICKS_HOST`` and
+``DATABRICKS_TOKEN``, for example).
 """
 
 import errno

@@ -1,7 +1,6 @@
-"""The number of a topic's partitions, and raising it.
+"""The number of a topic's partitions, in its table's first commit, which is replaced to raise it.
 
-The table's first commit has the number, and is replaced to raise it. Programs that have the topic open see a commit
-with an unknown partition (:func:`partitions_now`), or look now and then.
+Programs that have the topic open see a commit with an unknown partition (:func:`partitions_now`), or look now and then.
 """
 
 import json

@@ -1,7 +1,6 @@
 """The ``schemas`` table: the versions of each topic's schema, created with the first one.
 
-A writer reads the table, decides, and commits the very next version, or starts again. So equal schemas get one version,
-and different ones are checked in turn.
+A writer reads the table, decides, and commits the very next version, or starts again. So equal schemas get one version.
 """
 
 from collections.abc import Callable, Mapping

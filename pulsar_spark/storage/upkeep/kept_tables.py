@@ -1,7 +1,7 @@
 """The tables that housekeeping keeps, what each needs, and how long things stay.
 
-Policies of a topic or namespace apply to its table. The broker's tables keep rows as long as any topic. Their versions,
-which every round makes, stay :data:`OWN_SECONDS` or the last :data:`OWN_VERSIONS`, unless the root has a policy.
+Policies of a topic or namespace apply to its table. The broker's tables keep rows as long as any topic, and versions
+for :data:`OWN_SECONDS` or the last :data:`OWN_VERSIONS`, unless the root has a policy.
 """
 
 from collections.abc import Callable, Iterator

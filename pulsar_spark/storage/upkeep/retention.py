@@ -1,10 +1,9 @@
 """How long a table's properties promise to keep removed files, and which left lately.
 
 The table's state forgets files after ``delta.deletedFileRetentionDuration``; for a longer promise the commits are read.
-Source: the Delta protocol, "Remove File and Add Deletion Vector", "Metadata Cleanup".
-
-With Delta's default of a week, checkpoints of the broker's tables would list too many files. So these promise minutes
-(:func:`tell_promise`), or a number of versions (:func:`looked_back`).
+With Delta's default of a week, checkpoints of the broker's tables would list too many, so these promise minutes
+(:func:`tell_promise`), or a number of versions (:func:`looked_back`). Source: the Delta protocol, "Remove File and Add
+Deletion Vector", "Metadata Cleanup".
 """
 
 import re

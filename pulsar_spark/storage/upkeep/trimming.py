@@ -1,12 +1,12 @@
 """Trimming: on request, remove from a topic what every subscription has acknowledged and retention does not keep.
 
 Whole ledgers go, oldest first; the newest stays, as in Pulsar. One commit removes the files and states, per partition
-(:data:`TRIMMED`), the last ledger that is gone. So the broker at once moves cursors past it and refuses seeks before
-it. Files stay until ``vacuum``, so readers, which keep nothing, may finish.
+(:data:`TRIMMED`), the last ledger that is gone; the broker then moves cursors past it and refuses seeks before it.
+Files stay until ``vacuum``, so readers may finish.
 
-The commit is written here because ``deltalake``'s delete copies rows into the change feed. A file of several ledgers
-goes once all may. Topics without subscriptions need a retention to be trimmed, because dead letters wait there;
-compacted topics keep what is not yet compacted (see compacted). Rules: ManagedLedgerImpl.internalTrimLedgers.
+``deltalake``'s delete would copy rows into the change feed. A file of several ledgers goes once all may. Without
+subscriptions a retention must be set, because dead letters wait there; compacted topics keep what is not yet compacted
+(see compacted). Rules: ManagedLedgerImpl.internalTrimLedgers.
 """
 
 from bisect import bisect_left

@@ -1,9 +1,8 @@
 """Keep tables quick to open and to scan, for schedulers and for a broker that keeps house (see housekeeping).
 
-OPTIMIZE and vacuum change no data, so followers of versions skip their commits (design 3.4, rules 6 and 9). Readers
-that name a removed file find its rows elsewhere, except clients in the seconds after a commit, and brokers with waiting
-requests. So :func:`vacuum` keeps files for an hour, those of waiting requests as long as they wait, and uncommitted
-ones for a day.
+OPTIMIZE and vacuum change no data, so followers of versions skip their commits (design 3.4, rules 6 and 9). Clients
+read a commit's files within seconds, brokers later. So :func:`vacuum` keeps files for an hour, those of waiting
+requests as long as they wait, and uncommitted ones for a day.
 """
 
 import contextlib
