@@ -144,7 +144,7 @@ class Layout:
         return self.bundle_folder() / table
 
     def root_table(self, table: str) -> AnyPath:
-        """Path of ``schemas`` or ``reprocessing``, which all bundles share in the first one's folder."""
+        """Path of ``schemas`` or ``reprocessing``, in the first bundle's folder for all."""
         return self.root / BUNDLES / DEFAULT_BUNDLE / table
 
     def local_folder(self) -> AnyPath:

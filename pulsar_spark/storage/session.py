@@ -121,7 +121,7 @@ def spark_session(
 
 
 def _platforms_session() -> SparkSession | None:
-    """The session that Databricks or a Spark Connect server (``SPARK_REMOTE``) provides, or None."""
+    """The session of Databricks or of a Spark Connect server (``SPARK_REMOTE``), or None."""
     is_given = on_databricks() or "SPARK_REMOTE" in os.environ
     return SparkSession.builder.getOrCreate() if is_given else None
 
@@ -141,7 +141,7 @@ def check_delta(spark: SparkSession) -> None:
 
 
 def side_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """A session of the same application with its own *settings*; other sessions keep theirs."""
+    """A session of the same application with *settings* of its own."""
     session = spark.newSession()
     catalog = "spark.sql.catalog.spark_catalog"
     for name, value in {**settings, catalog: spark.conf.get(catalog)}.items():
@@ -178,7 +178,7 @@ def check_context(spark: SparkSession, what: str) -> None:
 
 
 def runs_here(spark: SparkSession) -> bool:
-    """Do tasks run in this process's JVM, so that they see this machine's files?"""
+    """Do tasks run in this process's JVM, and see this machine's files?"""
     return has_context(spark) and re.fullmatch(r"local(\[.*\])?", spark.sparkContext.master) is not None
 
 
@@ -230,7 +230,7 @@ def _adapted(active: SparkSession, settings: dict[str, str], for_rounds: bool) -
 
 
 def _find_java() -> None:
-    """Point JAVA_HOME at a Java that Spark supports if the default is not one."""
+    """Point JAVA_HOME at a supported Java, if necessary."""
     home = os.environ.get("JAVA_HOME")
     if _java_version(Path(home) / "bin" / "java" if home else Path("java")) in JAVA_VERSIONS:
         return

@@ -32,7 +32,7 @@ class PageRange(NamedTuple):
 
 
 class HeldEntries(NamedTuple):
-    """Entries that ranges mean, ascending: positions, hashes, and the index of each one's range."""
+    """Ascending positions that ranges mean, with hashes and range indexes."""
 
     positions: np.ndarray
     hashes: np.ndarray
@@ -84,7 +84,7 @@ def count_deleted_ranges(latest: LatestRows, key: CursorKey, index: LedgerIndex,
 
 
 def _with_due_lane(latest: LatestRows, key: CursorKey, due: DueEntries, main: list[Range]) -> Iterator[Range]:
-    """The *main* ranges without the cursor's delayed entries, and those entries' own ranges, in parts."""
+    """Ranges of delayed entries, and *main* ranges of all others, in parts."""
     cursor, end = latest.cursors[key], due.delayed.end
     passed, at = cursor["main_mark_delete_position"], cursor["mark_delete_position"] + 1
     states = [Range(at, passed, ACKNOWLEDGED)] if passed >= at else []
@@ -108,7 +108,7 @@ def _with_due_lane(latest: LatestRows, key: CursorKey, due: DueEntries, main: li
 
 
 def exact(ranges: Sequence[Range], found: HeldEntries) -> Iterator[Range]:
-    """*ranges* cut to the entries *found* in them, by position, in as few as possible."""
+    """*ranges* cut to the entries *found* in them, by position, as few as possible."""
     numbers: dict[tuple, int] = {}
     states = np.array([numbers.setdefault(_state(held), len(numbers)) for held in ranges], np.int64)[found.places]
     is_first = np.ones(len(states), bool)
@@ -128,7 +128,7 @@ def _state(held: Range) -> tuple:
 def read_held(
     latest: LatestRows, key: CursorKey, index: LedgerIndex, table, ranges: Sequence[PageRange]
 ) -> HeldEntries:
-    """The entries that the cursor's *ranges*, ordered by first position, mean."""
+    """The entries that *ranges*, by first position, mean."""
     if not ranges:
         return HeldEntries(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
     if ranges[-1].held.first >= DUE_BASE:
@@ -185,7 +185,7 @@ def _read_with_due_lane(
 def _by_lane(
     lanes: Mapping[int, LaneHashes], hashes: np.ndarray, ranges: Sequence[PageRange]
 ) -> Iterator[tuple[slice | np.ndarray, list[int]]]:
-    """Each lane's *hashes* and *ranges*; ranges without a lane get all hashes."""
+    """Each lane's *hashes* and *ranges*; without a lane, all hashes."""
     by_page: dict[int | None, list[int]] = {}
     for at, (page, _) in enumerate(ranges):
         by_page.setdefault(page if page in lanes else None, []).append(at)

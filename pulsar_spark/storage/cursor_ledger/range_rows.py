@@ -29,7 +29,7 @@ def facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def ranges_by_place(rows: pa.Table, place: Sequence[str]) -> Iterator[tuple[tuple, Sequence[Range]]]:
-    """Consecutive ranges with equal values in the columns *place*: the values, and the ranges."""
+    """Consecutive ranges with equal values in columns *place*, after these values."""
     if not rows.num_rows:
         return
     places = rows.select(place)
@@ -55,7 +55,7 @@ def _packed(rows: pa.Table) -> PackedRanges:
 
 
 def _numbered(column: pa.ChunkedArray) -> tuple[np.ndarray, list]:
-    """Each row's index among the different values, and these: instants in microseconds, lists as tuples."""
+    """Each row's index among the distinct values, and these: microseconds for instants, tuples for lists."""
     if column.null_count == len(column):
         return np.zeros(len(column), np.int64), [None]
     if pa.types.is_list(column.type):

@@ -119,7 +119,7 @@ class Reprocessing:
         return TableLog(self.path).latest()
 
     def record_job(self, job: Job, claims: list[Claim], known: int) -> None:
-        """Record a job and its selection in one commit, unless another was recorded after version *known*."""
+        """Record a job and its selection, unless another was recorded after version *known*."""
         common = dict(job_id=job.job_id, topic=job.topic, topic_id=job.topic_id, job_time=job.job_time)
         text = json.dumps({"settings": job.settings, "left": job.left}, sort_keys=True)
         rows = [
@@ -132,7 +132,7 @@ class Reprocessing:
     def record_chunk(
         self, job: Job, destination: str, chunk: int, publish_id: str, sent: list[Claim], now: datetime
     ) -> None:
-        """Record, once, that a chunk is done and which letters were sent."""
+        """Record, once, a finished chunk and the letters sent."""
         common = dict(job_id=job.job_id, topic=job.topic, topic_id=job.topic_id, job_time=now, publish_id=publish_id)
         rows = [
             dict(common, kind="chunk", destination=destination, chunk=chunk, letters=len(sent)),

@@ -35,7 +35,7 @@ class RequestCommit(NamedTuple):
 
 
 def read_requests(path: AnyPath, *, after: int) -> list[RequestCommit]:
-    """Whole commits above version *after*, in order, within :data:`MOST_COMMITS` and :data:`MOST_ROWS`, but at least
+    """Whole commits above version *after*, in order, within :data:`MOST_COMMITS` and :data:`MOST_ROWS`; at least
     one.
     """
     log, found, rows, version = TableLog(path), [], 0, after
@@ -55,7 +55,7 @@ def read_requests(path: AnyPath, *, after: int) -> list[RequestCommit]:
 
 
 def read_request_commit(path: AnyPath, version: int) -> RequestCommit:
-    """One existing commit. Faults of the machine, such as too many open files, are raised."""
+    """One existing commit; faults of the machine are raised."""
     try:
         return RequestCommit(version, read_added(path, TableLog(path).commit(version), REQUESTS.schema))
     except Exception as failure:  # files may contain anything: it is recorded for people

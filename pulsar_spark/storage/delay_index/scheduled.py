@@ -43,7 +43,7 @@ _MOST_CHECKPOINTS = 16
 
 
 class Delayed:
-    """The delayed entries of one topic partition that are numbered so far."""
+    """The numbered delayed entries of one topic partition."""
 
     def __init__(self, index: LedgerIndex, topic: Topic, partition: int):
         self._index, self.topic, self.partition = index, topic, partition
@@ -143,7 +143,7 @@ class DueEntries:
         return Due(*map(np.concatenate, zip(*found)))
 
     def _numbers_of(self, entries: Due) -> np.ndarray:
-        """Each entry's number; WAITS if not yet numbered, DONE if finished."""
+        """Each entry's number, WAITS before it has one, DONE afterwards."""
         numbers = np.where(entries.times > self.promoted_until, WAITS, DONE)
         for each in self.checkpoints:
             here = np.flatnonzero((entries.times > each.after) & (entries.times <= each.until))

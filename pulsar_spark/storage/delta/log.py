@@ -23,7 +23,7 @@ _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class TableLog:
-    """The log of one table, by path. Without state, so safe to share."""
+    """The log of one table, by path; stateless."""
 
     def __init__(self, table: str | os.PathLike):
         self.folder = path_of(table) / "_delta_log"
@@ -32,7 +32,7 @@ class TableLog:
         self._commits = f"{self.folder}/".replace("%", "%%") + "%020d.json"
 
     def file(self, version: int) -> AnyPath:
-        """The path of a commit's file, whether it exists or not."""
+        """The path of a commit's file, which need not exist."""
         return self.folder / f"{version:020d}.json"
 
     def exists(self) -> bool:
@@ -56,7 +56,7 @@ class TableLog:
         return None
 
     def first_commit(self) -> AnyPath:
-        """The path of the first commit, or else of its copy, which need not exist."""
+        """The path of the first commit, or of its copy, which need not exist."""
         return self.file(0) if self.has(0) else self.folder / FIRST_COMMIT
 
     def first_actions(self) -> list[dict] | None:
@@ -74,7 +74,7 @@ class TableLog:
             self._store.keep_as(self.file(0), self.folder / FIRST_COMMIT)
 
     def has(self, version: int) -> bool:
-        """Does the commit of a version exist? A broker calls this at each look."""
+        """Does the commit of a version exist?"""
         return self._has(self._commits % version)
 
     def latest(self, known: int = -1) -> int:
@@ -93,7 +93,7 @@ class TableLog:
         return known
 
     def _latest_listed(self, known: int) -> int:
-        """:meth:`latest` by one list from *known* on, in a store that can do that."""
+        """:meth:`latest` by one list from *known* on."""
         listed = self._listed_from(known)
         if known not in listed:
             return max(self.versions(), default=-1) if self.exists() else -1
@@ -102,7 +102,7 @@ class TableLog:
         return known
 
     def _listed_from(self, first: int) -> list[int]:
-        """Existing versions from *first* on in a store: one call if they are few."""
+        """Existing versions from *first* on, in a store."""
         return _versions(self._store.names_behind(self.folder, self.file(first - 1).name))
 
     def next_there(self, first: int) -> int | None:
@@ -128,7 +128,7 @@ class TableLog:
         return _versions(names)
 
     def written(self) -> dict[int, float]:
-        """When each existing commit file was written, in seconds since 1970, by version."""
+        """Each commit file's time of writing, in seconds since 1970."""
         found = {name: seen.st_mtime for name, seen in self._store.below(self.folder).items() if "/" not in name}
         return {int(name[:20]): at for name, at in found.items() if _versions([name])}
 
@@ -142,7 +142,7 @@ class TableLog:
             return -1
 
     def is_shortened(self, known: int) -> bool:
-        """Are commits after *known* gone, so that their reader must begin elsewhere?"""
+        """Are commits after *known* gone?"""
         return not self.has(known + 1) and self._begins_behind(known)
 
     def has_news(self, known: int) -> bool:
@@ -153,7 +153,7 @@ class TableLog:
         return not self.has(known) and self.earliest() > known + 1
 
     def commit(self, version: int) -> Commit:
-        """The commit of one version; :class:`CorruptState` if it is missing or unreadable."""
+        """The commit of one version; :class:`CorruptState` if missing or unreadable."""
         try:
             text = self.file(version).read_bytes()
         except FileNotFoundError as missing:
@@ -164,7 +164,7 @@ class TableLog:
         return parse_commit(version, text, self.folder.parent)
 
     def may_remove(self, version: int) -> bool:
-        """May a commit remove files? Only its bytes are searched; FileNotFoundError if it is gone."""
+        """May a commit remove files, by its bytes? FileNotFoundError if it is gone."""
         return b'"remove"' in (text := self.file(version).read_bytes()) or b'"Overwrite"' in text
 
     def commits_that_say(self, text: bytes, after: int, until: int) -> Iterator[Commit]:
@@ -175,7 +175,7 @@ class TableLog:
                 yield parse_commit(version, said, self.folder.parent)
 
     def removed_paths(self, version: int) -> Iterator[str]:
-        """Paths, as written, of all files that the existing commit of *version* removes."""
+        """Paths, as written, of the files that the commit of *version* removes."""
         return (action["remove"]["path"] for action in read_actions(self.file(version)) if "remove" in action)
 
     def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:
@@ -199,12 +199,12 @@ class TableLog:
             version += 1
 
     def commits_from_the_end(self) -> Iterator[Commit]:
-        """Commits still in the log, latest first, without the one that created the table."""
+        """Commits in the log, latest first, without the table's creation."""
         for version in range(self.latest(), max(self.earliest(), 1) - 1, -1):
             yield self.commit(version)
 
     def last_append(self) -> int:
-        """The last version that added rows and removed none; 0 if the log has none."""
+        """The log's last version that added rows and removed none; else 0."""
         return next(
             (commit.version for commit in self.commits_from_the_end() if commit.added and not commit.removed), 0
         )

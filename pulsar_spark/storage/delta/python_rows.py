@@ -36,7 +36,7 @@ def values_of(column: pa.ChunkedArray) -> list:
 
 
 def python_rows(rows: pa.Table) -> list[dict]:
-    """*rows* as dicts. Instants beyond Python's calendar, from an earlier release, become its last one."""
+    """*rows* as dicts, with instants beyond Python's calendar as its last."""
     try:
         names, columns = rows.column_names, [values_of(column) for column in rows.columns]
         return [dict(zip(names, row)) for row in zip(*columns)]  # quicker than to_pylist()

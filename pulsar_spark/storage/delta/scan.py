@@ -70,7 +70,7 @@ def check_opens(path: str | os.PathLike) -> None:
 
 
 def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
-    """The error for a table that ``deltalake`` cannot open; disk faults stay."""
+    """The error if ``deltalake`` cannot open a table; disk faults stay."""
     if is_fault_of_disk(error):
         return error
     try:

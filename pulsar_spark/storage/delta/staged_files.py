@@ -18,7 +18,7 @@ STAGED_WITHIN, _UNDER_WAY = "publish-", "/_temporary"
 
 
 class StagedFile(NamedTuple):
-    """A file outside a table, or within it in a store; *name* is its path there. *taken* collects files that stay."""
+    """A file outside a table (in a store: within); *name* is its path there, *taken* collects files that stay."""
 
     source: AnyPath
     name: str
@@ -45,7 +45,7 @@ class StagedFolder:
         self.path: AnyPath = staging_folder(table) / unique if self._store.is_local else table / self._within
 
     def file(self, place: str, footer: pq.FileMetaData | None = None) -> StagedFile:
-        """The file at *place* in the folder; its *footer* may be passed."""
+        """The file at *place*, with its *footer* if known."""
         source = self.path / place
         found = staged_statistics(footer or self._store.footer(source))
         return StagedFile(source, self._within + place, found, self._taken)
@@ -65,7 +65,7 @@ def staging_folder(table: str | os.PathLike) -> AnyPath:
 
 
 def staged_folders(table: AnyPath) -> dict[AnyPath, float]:
-    """Folders of staged, uncommitted files (in a store: of running tasks), and their last change."""
+    """Folders of staged files (in a store: of running tasks), with their last change."""
     if store_of(table).is_local:
         return {
             folder: max((path.lstat().st_mtime for path in (folder, *folder.rglob("*"))), default=0.0)
@@ -81,7 +81,7 @@ def staged_folders(table: AnyPath) -> dict[AnyPath, float]:
 
 
 def remove_staged(table: AnyPath) -> None:
-    """Delete what a crash staged for a table without writers; in a store only unfinished files."""
+    """Delete staged files of a table without writers; in a store only unfinished ones."""
     store = store_of(table)
     for folder in [staging_folder(table)] if store.is_local else staged_folders(table):
         store.remove_folder(folder)

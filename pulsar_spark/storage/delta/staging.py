@@ -41,7 +41,7 @@ _waiting: dict[object, deque[object]] = {}
 
 
 class _Held(NamedTuple):
-    """A setting: its value, the one before, and how many writers use it."""
+    """A setting in use: value, earlier value, and number of writers."""
 
     value: str
     before: str | None
@@ -112,7 +112,7 @@ def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator
 
 
 def _await_turn(session: object, settings: Mapping[str, str]) -> None:
-    """Wait until earlier writers have begun and *settings* fit those in use."""
+    """Wait for earlier writers, and until *settings* fit those in use."""
     line, me = _waiting.setdefault(session, deque()), object()
     line.append(me)
     try:

@@ -55,7 +55,7 @@ class SureAppend:
     def append_behind(
         self, known: int, rows: pa.Table, transactions: dict[str, int], wait: Callable[[Exception], None]
     ) -> int | None:
-        """:meth:`append`, with *transactions* chosen from version *known*; None if another writer has committed one
+        """:meth:`append` with *transactions* chosen from version *known*; None if another writer has committed one
         since.
         """
         return self._append(rows, lambda *more: self._table.append_behind(known, rows, transactions, *more), wait)
@@ -95,7 +95,7 @@ class SureAppend:
         return found
 
     def _find(self, named: str) -> int | None:
-        """The commit with this smallest identity; None if it did not arrive."""
+        """The commit with this smallest identity, or None."""
         check_there(self.path)
         for commit in self._log.commits(after=self._known):
             if any(file.min_values.get(self._identity) == named for file in commit.added):

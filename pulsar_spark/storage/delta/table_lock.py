@@ -21,7 +21,7 @@ _LOOK_SECONDS = 0.0005, 0.008
 
 @contextlib.contextmanager
 def append_lock(table: str | os.PathLike) -> Iterator[None]:
-    """Hold the lock alone, so that nobody appends. :class:`OperationNotSupported` in an object store."""
+    """Hold the lock alone; :class:`OperationNotSupported` in an object store."""
     if not store_of(table).is_local:
         raise OperationNotSupported(f"{str(table)!r} lies in an object store, where a table cannot be locked")
     with _locked(table, fcntl.LOCK_EX):
@@ -30,14 +30,14 @@ def append_lock(table: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_where_there_is_one(table: str | os.PathLike) -> Iterator[None]:
-    """:func:`append_lock`, but nothing in an object store, if the caller replaces only what it read."""
+    """:func:`append_lock`; nothing in an object store, where the caller replaces only what it read."""
     with append_lock(table) if store_of(table).is_local else contextlib.nullcontext():
         yield
 
 
 @contextlib.contextmanager
 def shared_lock(table: str | os.PathLike) -> Iterator[None]:
-    """Share the lock, so that nobody holds it alone. Nothing in an object store."""
+    """Share the lock; nothing in an object store."""
     if not store_of(table).is_local:
         yield
         return

@@ -52,7 +52,7 @@ _MUST: dict[str, Callable] = {
 
 
 class Term(NamedTuple):
-    """A condition on rows: a column, or a sum of several, against a value (``in``: several)."""
+    """A condition: a column, or a sum of several, against a value (``in``: values)."""
 
     columns: tuple[str, ...]
     is_: str
@@ -66,7 +66,7 @@ class Term(NamedTuple):
         return _MASKS[self.is_](found, self.value)
 
     def may_hold(self, bounds: Sequence[tuple | None]) -> bool:
-        """Can a row within these bounds of its columns satisfy it? None is unknown."""
+        """Can a row within these bounds satisfy it? None is unknown."""
         return self._of_bounds(_MAY, bounds, True)
 
     def must_hold(self, bounds: Sequence[tuple | None]) -> bool:
@@ -116,7 +116,7 @@ def _check_readable(opened: DeltaTable) -> None:
 
 
 def _files(opened: DeltaTable, wanted: Iterable[Term]) -> list[str]:
-    """The files that may hold wanted rows, by the table's statistics."""
+    """The files that may hold wanted rows, by statistics."""
     files = pa.table(opened.get_add_actions(flatten=True))
     for each in wanted:
         names = [f"{bound}.{name}" for name in each.columns for bound in ("min", "max")]
@@ -130,7 +130,7 @@ def _files(opened: DeltaTable, wanted: Iterable[Term]) -> list[str]:
 def _rows_of(
     path: str, schema: pa.Schema, columns: list[str], wanted: list[Term], part_rows: int
 ) -> Iterator[pa.Table]:
-    """One file's wanted rows; row groups without any are skipped."""
+    """One file's wanted rows, without row groups that have none."""
     values = partition_values(path)
     with pq.ParquetFile(store_of(path).parquet(path), pre_buffer=False) as file:
         names = {name for each in wanted for name in each.columns}

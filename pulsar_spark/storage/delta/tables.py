@@ -25,7 +25,7 @@ from pulsar_spark.storage.store.store import AnyPath, path_of
 
 
 def is_committed(path: str | os.PathLike, app_id: str, version: int) -> bool:
-    """Has the table a commit of *app_id* with this or a higher transaction *version*?"""
+    """Has *app_id* committed this or a higher *version*?"""
     return _has_transaction(open_table(path), app_id, version)
 
 
@@ -67,7 +67,7 @@ class AppendTable:
         return self._commit(write_files(self._folder, rows, self._is_partitioned), {}, goes_on)
 
     def append_transaction(self, app_id: str, version: int) -> int:
-        """Commit only that *app_id* has reached *version*; returns the table version."""
+        """Commit only that *app_id* reached *version*; returns the table version."""
         self._update()
         return self._commit([], {app_id: version})
 
@@ -172,7 +172,7 @@ class AppendTable:
         return True
 
     def _is_committed(self, app_id: str, version: int) -> bool:
-        """Whether :func:`is_committed` holds so far; :meth:`_is_new` looks at later commits."""
+        """:func:`is_committed` so far; :meth:`_is_new` checks later commits."""
         self._update()
         table = open_table(self.path)
         self._known = table.version()

@@ -22,7 +22,7 @@ _TOLD = pa.schema([("file", pa.string())])
 
 
 class ByTasks(NamedTuple):
-    """How tasks write: at most *at_once* files each, with *constants* as added columns."""
+    """How tasks write: *at_once* files at most, *constants* as added columns."""
 
     at_once: int
     constants: Mapping[str, pa.Scalar]
@@ -39,7 +39,7 @@ def write_task_files(rows: DataFrame, folder: AnyPath, partition_by: Sequence[st
 
 
 def _write_into(folder: str, partition_by: Sequence[str], how: ByTasks) -> Callable:
-    """The function that a task runs on its batches; it returns file names."""
+    """The function that tasks run; it returns file names."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files: dict[str, _File] = {}
@@ -61,7 +61,7 @@ def _write_into(folder: str, partition_by: Sequence[str], how: ByTasks) -> Calla
 
 
 def _by_place(rows: pa.Table, partition: str | None = None) -> Iterator[tuple[str, pa.Table]]:
-    """Rows per value of the column, without it, by their file's folder."""
+    """Rows per value of the column, without it, by folder."""
     if partition is None:
         yield "", rows
         return
@@ -71,7 +71,7 @@ def _by_place(rows: pa.Table, partition: str | None = None) -> Iterator[tuple[st
 
 
 class _File:
-    """A file that a task writes by row group, with a limit of payload bytes."""
+    """A file written by row group, with a limit of payload bytes."""
 
     def __init__(self, folder: AnyPath, place: str, schema: pa.Schema, group_bytes: int, opened: ExitStack):
         store = store_of(folder)

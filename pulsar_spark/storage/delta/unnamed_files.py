@@ -58,7 +58,7 @@ def _readable(log: TableLog, broken: set[int]) -> Iterator[int]:
 
 
 def _identity_of(file: AnyPath, name: str, column: str | None) -> object:
-    """The column's only value, else the name; ArrowInvalid for an incomplete file, KeyError without the column."""
+    """The column's only value, else the name; ArrowInvalid if incomplete, KeyError without the column."""
     if column is None:
         store_of(file).footer(file)
         return name

@@ -51,7 +51,7 @@ def unhashed_keys(table, runs: Iterable[Run]) -> list[str] | None:
 
 
 def is_by_hash(table, run: Run) -> bool:
-    """Are the file's rows in order of stored hash, as far as its footer shows?"""
+    """Does the footer say that the file's rows are in order of stored hash?"""
     return _is_by_hash(f"{table}/{run.path}")
 
 
@@ -116,7 +116,7 @@ def _hashes_of(table, runs: Sequence[Run]) -> np.ndarray:
 
 
 def hashes_in(rows: pa.Table) -> np.ndarray:
-    """The hash of each of *rows*, all single messages: stored, or computed from key columns."""
+    """The hash of each of *rows*, all single messages, stored or computed."""
     stored = rows[HASH] if HASH in rows.column_names else pa.nulls(rows.num_rows, pa.int32())
     hashes = stored.fill_null(NO_KEY_HASH).to_numpy(zero_copy_only=False) & np.int32(MAX_HASH)
     if stored.null_count:
@@ -131,7 +131,7 @@ def hashes_in(rows: pa.Table) -> np.ndarray:
 
 
 def _computed(keys: pa.Table) -> np.ndarray:
-    """The hash of each row's sticky key as bytes, since foreign keys may be no UTF-8."""
+    """The hash of each row's sticky key as bytes, perhaps no UTF-8."""
     return np.concatenate([_of_batch(*batch.select(KEY_COLUMNS).columns) for batch in keys.to_batches()])
 
 

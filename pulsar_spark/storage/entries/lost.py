@@ -40,7 +40,7 @@ def find_missing(table: str | os.PathLike, run: Run, spans: Iterable[tuple[int, 
 
 
 def is_as_published(table: str | os.PathLike, run: Run) -> bool:
-    """Is the file of *run* still the table's, with a Parquet file's end?"""
+    """Is the file of *run* still the table's, and whole?"""
     holders = files_of(table).holders(run.path, run.publish_id, run.ledger_id)
     return holders == [run.path] and is_there(f"{table}/{run.path}")
 

@@ -84,7 +84,7 @@ class Rows(NamedTuple):
 
 
 class _Published(NamedTuple):
-    """Rows of several publishes, grouped: those of *publish_ids*, ascending, begin at *starts*."""
+    """Rows by publish: those of ascending *publish_ids* begin at *starts*."""
 
     table: pa.Table
     publish_ids: pa.Array
@@ -106,7 +106,7 @@ class _Published(NamedTuple):
         return cls(table, known.dictionary.take(in_order), np.concatenate(([0], np.cumsum(sizes))))
 
     def rows_of(self, publish_id: str) -> pa.Table:
-        """A publish's rows in their order; a copy if they are few among many."""
+        """A publish's rows, as a copy if few among many."""
         at = bisect_left(self.publish_ids, publish_id, key=methodcaller("as_py"))
         if at == len(self.publish_ids) or self.publish_ids[at].as_py() != publish_id:
             return self.table.slice(0, 0)
@@ -117,14 +117,14 @@ class _Published(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """Rows of entries *first*..*last* are in bytes that cannot be read."""
+    """Entries *first*..*last* whose rows cannot be read."""
 
     first: int
     last: int
 
 
 class _Footer:
-    """A file's footer with each row group's bounds, None if unknown."""
+    """A file's footer with its row groups' bounds, or None."""
 
     def __init__(self, metadata: pq.FileMetaData):
         self.metadata = metadata
@@ -132,12 +132,12 @@ class _Footer:
 
     @cached_property
     def publish_ids(self) -> list[tuple[str, str] | None]:
-        """Bounds of publish ids, needed only for files of several publishes."""
+        """Bounds of publish ids, needed for files of several publishes."""
         return group_bounds(self.metadata, "publish_id")
 
 
 class RowGroups:
-    """Reads rows of entries by row group; safe for threads. Up to *cached_bytes* stay decoded."""
+    """Reads rows by row group and keeps up to *cached_bytes* of them; safe for threads."""
 
     def __init__(self, cached_bytes: int = 0):
         self._cached_bytes = cached_bytes
@@ -175,7 +175,7 @@ class RowGroups:
     def read_of_publish(
         self, path: str, publish_id: str, wanted: EntryIds, columns: tuple[str, ...] = ENTRY_COLUMNS
     ) -> Iterator[pa.Table | Damaged]:
-        """Exactly the rows of *wanted*, in no order, from a file of any number of publishes."""
+        """Exactly the rows of *wanted*, in no order, even if the file has several publishes."""
         with self._lock:
             footer = self._footers.get(path)
         if footer is None:
@@ -193,7 +193,7 @@ class RowGroups:
                     yield taken(rows.table, wanted.rows_in(rows.entry_ids))
 
     def _published(self, path: str, number: int, columns: tuple[str, ...]) -> _Published | None:
-        """A row group of a file of several publishes; None if it cannot be read."""
+        """A row group of several publishes; None if unreadable."""
         schema = _schema(("publish_id", *columns))
         key = path, number, tuple(schema.names)
         with self._lock:
@@ -264,7 +264,7 @@ class RowGroups:
 
 
 def _decoded(file: pq.ParquetFile, number: int, columns: list[str]) -> pa.Table:
-    """A row group, decoded by the calling thread: others are slower and keep memory."""
+    """A row group, decoded by the calling thread: others keep memory."""
     return file.read_row_group(number, columns=columns, use_threads=False)
 
 

@@ -55,7 +55,7 @@ def least_said(table: AnyPath, runs: Sequence[Run], column: str) -> list[datetim
 
 
 def _each(table: AnyPath, read: Callable[[T], R], asked: Sequence[T]) -> Iterator[R]:
-    """*read* of each of *asked*, several at once in an object store."""
+    """*read* of each of *asked*, concurrent in an object store."""
     if store_of(table).is_local or len(asked) < 2:
         yield from map(read, asked)
         return
@@ -64,7 +64,7 @@ def _each(table: AnyPath, read: Callable[[T], R], asked: Sequence[T]) -> Iterato
 
 
 def _files_of(log: TableLog, version: int) -> dict[str, AddedFile]:
-    """Files a commit added, by path; none if the commit is gone or foreign."""
+    """Files that a commit added, by path; none if it is gone or foreign."""
     try:
         commit = log.commit(version)
     except CorruptState:
@@ -90,7 +90,7 @@ def _values(file: AddedFile, columns: Iterable[str]) -> Values | None:
 
 
 def _value(file: AddedFile, name: str) -> object | None:
-    """The column's value in all rows; None for null or a missing column."""
+    """The value in all rows; None for null or a missing column."""
     kind = MESSAGES.schema.field(name).type
     nulls = file.null_counts.get(name, _UNKNOWN if pa.types.is_string(kind) else file.rows)
     if not file.rows or nulls not in (0, file.rows):
@@ -111,7 +111,7 @@ def _value(file: AddedFile, name: str) -> object | None:
 
 
 def _instant(said: str) -> datetime:
-    """The instant; ValueError if it may be beyond Python's calendar."""
+    """The instant; ValueError if perhaps beyond Python's calendar."""
     found = instant_of(said)
     if found is None or is_beyond_calendar(found):
         raise ValueError(said)

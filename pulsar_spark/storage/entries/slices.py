@@ -128,7 +128,7 @@ def message_pieces(ledgers: Mapping[int, PartitionLedgers], ranges: Iterable[Pos
 
 
 def by_partition(ranges: Iterable[PositionRange]) -> dict[int, list[PositionRange]]:
-    """Each partition's ranges in order of position; overlaps are cut from the later one."""
+    """Each partition's ranges by position; overlaps are cut from the later."""
     found: dict[int, list[PositionRange]] = {}
     for held in sorted(ranges, key=attrgetter("partition", "first")):
         others = found.setdefault(held.partition, [])

@@ -44,7 +44,7 @@ _FOOTER = b"PAR1"
 
 
 class _Snapshot(NamedTuple):
-    """The files of one table version, with bounds of their publish ids (null if unknown)."""
+    """The files of one table version, with bounds of publish ids (null: unknown)."""
 
     version: int
     paths: pa.Array
@@ -76,7 +76,7 @@ class TopicFiles:
         self._forget()
 
     def holders(self, path: str, publish_id: str, ledger_id: int) -> list[str]:
-        """The files that now hold what publish commit *ledger_id* wrote to file *path*: usually that one."""
+        """The files that now hold what publish commit *ledger_id* wrote to *path*, usually that."""
         with self._lock:
             self._follow(ledger_id)
             if bisect_right(self._removing, ledger_id) == len(self._removing):
@@ -84,7 +84,7 @@ class TopicFiles:
             return self._holders(path, publish_id, self._removing[-1])
 
     def are_as_published(self, files: Sequence[tuple[str, int]]) -> list[bool]:
-        """Whether each of *files* (path, publish commit) is still the table's, with nothing removed or rewritten."""
+        """Is each of *files* (path, publish commit) still the table's, unchanged?"""
         if not files:
             return []
         with self._lock:
@@ -123,7 +123,7 @@ class TopicFiles:
         self._snapshot: _Snapshot | None = None
 
     def _follow(self, ledger_id: int) -> None:
-        """Learn all commits after *ledger_id* that remove, up to the latest."""
+        """Learn the later commits than *ledger_id* that remove."""
         try:
             life = self._log.life()
         except FileNotFoundError as gone:
@@ -140,7 +140,7 @@ class TopicFiles:
             self._seen = self._look(range(self._seen + 1, self._log.latest(self._seen) + 1))
 
     def _look(self, versions: range) -> int:
-        """Note which *versions* remove rows, also any that are gone; returns the last readable one."""
+        """Note which *versions* remove rows or are gone; returns the last readable one."""
         if len(versions) > MOST_LOOKS:
             insort(self._removing, versions[-1])
             return versions[-1]
@@ -160,7 +160,7 @@ class TopicFiles:
 
 
 def files_of(table: str | os.PathLike) -> TopicFiles:
-    """This process's cached view of the files of the topic at *table*."""
+    """This process's cached view of a topic's files."""
     with _lock:
         found = _known.get(str(table))
         if found is None:
@@ -206,13 +206,13 @@ def is_damage(error: BaseException) -> bool:
 
 
 def raise_unless_damage(error: BaseException) -> None:
-    """Raise *error* unless it means that the file is damaged."""
+    """Raise *error* unless the file is damaged."""
     if not is_damage(error):
         raise error
 
 
 def is_there(file: str | os.PathLike) -> bool:
-    """Does a data file exist, with a Parquet file's last bytes?"""
+    """Does a data file exist, with a Parquet file's end?"""
     try:
         return store_of(file).last_bytes(file, len(_FOOTER)) == _FOOTER
     except FileNotFoundError:
@@ -224,7 +224,7 @@ def is_there(file: str | os.PathLike) -> bool:
 
 
 def partition_of(path: str) -> int:
-    """The partition of a topic's file, by its folder; -1 without one."""
+    """The partition of a topic's file; -1 without one."""
     return int(partition_values(path).get("partition", -1))
 
 

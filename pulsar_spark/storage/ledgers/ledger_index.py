@@ -41,7 +41,7 @@ _shared_lock = forks.module_lock()
 
 
 class LedgerIndex:
-    """The runs of the topics that a process's clients use; safe for threads."""
+    """The runs of topics that a process's clients use; safe for threads."""
 
     def __init__(self, layout: Layout):
         self.layout = layout
@@ -67,7 +67,7 @@ class LedgerIndex:
         return found
 
     def forget(self) -> None:
-        """End one user's share; the last one frees the memory. A later call loads again."""
+        """End one user's share; the last frees the memory."""
         with _shared_lock:
             self._users -= 1
             if self._users > 0:
@@ -113,7 +113,7 @@ class LedgerIndex:
             return set(self._foreign.get(topic_id, ()))
 
     def find(self, topic_id: str, partition: int, ledger_id: int, entry_id: int) -> tuple[int, int] | None:
-        """(position, batch size) of an entry; None if this topic partition has not numbered it."""
+        """(position, batch size) of an entry; None if not numbered here."""
         with self._lock:
             for is_refreshed in (False, True):
                 known = self._partition(topic_id, partition)
@@ -165,7 +165,7 @@ class LedgerIndex:
             return self._partition(topic_id, partition).last_ledger_id
 
     def _numbered(self, topic_id: str, partition: int, first: int, last: int) -> PartitionLedgers:
-        """The ledgers in memory that have the runs of these positions."""
+        """Ledgers in memory with the runs of these positions."""
         known = self._partition(topic_id, partition, until=last)
         if last >= known.end_position:
             raise CorruptState(
@@ -175,7 +175,7 @@ class LedgerIndex:
         return known if first >= known.begins_at else self._stretch(topic_id, partition, first, last)
 
     def _stretch(self, topic_id: str, partition: int, first: int, last: int) -> PartitionLedgers:
-        """Load the runs of these positions and some after them, and drop others first."""
+        """Load the runs of these positions and some after them."""
         kept = self._stretches.setdefault((topic_id, partition), deque())
         for found in kept:
             if found.begins_at <= first and last < found.end_position:
@@ -219,7 +219,7 @@ class LedgerIndex:
         return partitions
 
     def _of_few(self, version: int) -> pa.Table | None:
-        """All rows of a small table, kept for the next topic; None for a large one."""
+        """All rows of a small table, kept for later; None for a large one."""
         rows = None
         if self._few is not None:
             known, rows = self._few
@@ -264,13 +264,13 @@ class LedgerIndex:
             self._version = table.version()
 
     def _take_in(self, rows: pa.Table) -> None:
-        """Add rows of known topics; those already there are skipped."""
+        """Add new rows of known topics."""
         for topic_id in pc.unique(rows.column("topic_id")).to_pylist():
             if topic_id in self._topics:
                 self._append(topic_id, self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id)))
 
     def _append(self, topic_id: str, partitions: dict[int, PartitionLedgers], rows: pa.Table) -> None:
-        """Add a topic's rows: runs, and notes of files without any (see storage.ledgers)."""
+        """Add a topic's rows: runs, and notes (see storage.ledgers)."""
         for _, partition, runs in by_partition(rows):
             known = partitions.setdefault(partition, PartitionLedgers())
             known.extend(runs)
@@ -296,7 +296,7 @@ def shared_index(layout: Layout) -> LedgerIndex:
 
 
 def _near_each_other(spans: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """*spans*, in order, in groups that can each be loaded at once."""
+    """*spans* in groups that can each be loaded at once."""
     together: list[tuple[int, int]] = []
     for span in spans:
         if together and span[1] >= together[0][0] + STRETCH:

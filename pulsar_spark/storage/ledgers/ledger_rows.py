@@ -30,6 +30,6 @@ def note_rows(topic: str, topic_id: str, commit: Commit, foreign: list[AddedFile
 
 
 def _partition_of(file: AddedFile) -> int:
-    """The commit's partition for a foreign file, whose folder may have any name."""
+    """A foreign file's partition, by the commit."""
     value = file.partition_values.get("partition") or ""
     return int(value) if value.isdecimal() and len(value) < 9 else -1

@@ -69,7 +69,7 @@ def ledgers_until(layout: Layout, topic: Topic, until: int) -> dict[int, Partiti
 
 
 def _numbered_until(layout: Layout, topic: Topic, until: int) -> tuple[dict[int, PartitionLedgers], set[str], int]:
-    """Numbered runs up to version *until*, the publish ids of all, and the last numbered version."""
+    """Numbered runs up to *until*, all publish ids, and the last numbered version."""
     rows, _ = read_ledgers(layout.broker_table(LEDGERS.name), topic_id=topic.topic_id)
     partitions: dict[int, PartitionLedgers] = {}
     numbered, publish_ids = 0, set()

@@ -31,7 +31,7 @@ Place = tuple[str, int]
 
 
 class NeededRuns:
-    """Each topic partition's runs from its first needed position on, and a summary of earlier ones."""
+    """Each topic partition's needed runs, and a summary of earlier ones."""
 
     def __init__(self, path: AnyPath, first_needed: Callable[[str, int], int]):
         opened = open_table(path)
@@ -122,7 +122,7 @@ def runs_with_chunks(layout: Layout, topic_id: str, partition: int) -> list[Run]
 
 
 def _runs_with(layout: Layout, wanted: list[Term]) -> list[Run]:
-    """The wanted runs of one topic partition, each once even if stored twice."""
+    """The wanted runs of one topic partition, each once."""
     rows = stored_rows(open_table(layout.broker_table(LEDGERS.name)), LEDGERS.schema.names, wanted)
     return list({run.first_position: run for _, _, run in runs_of(rows)}.values())
 
@@ -149,7 +149,7 @@ def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, Partit
 
 
 def _begins(opened: DeltaTable, topic_id: str, count: int) -> dict[int, int]:
-    """Where each partition's last *count* runs begin; 0, for all, if at most twice as many."""
+    """Where each partition's last *count* runs begin; 0 if at most twice as many."""
     firsts = defaultdict(list)
     for partition, runs in _runs_of_topic(opened, topic_id, ["first_position"]):
         firsts[partition].append(numbers(runs["first_position"].combine_chunks()))
@@ -180,7 +180,7 @@ def published(path: AnyPath, topic_id: str) -> PublishIds:
 def _steps(
     opened: DeltaTable, columns: Iterable[str], wanted: Iterable[Term] = (), part_rows: int | None = None
 ) -> Iterator[pa.Table]:
-    """*columns* of the *wanted* rows, in steps, read in parts (see read_parts)."""
+    """*columns* of the *wanted* rows, in steps (see read_parts)."""
     waiting, count = [], 0
     for rows in read_parts(opened, LEDGERS.schema, columns, wanted, part_rows):
         waiting.append(rows)
@@ -193,7 +193,7 @@ def _steps(
 
 
 class _Passed:
-    """Summarises runs, added in parts and any order; it keeps only their begins and ends."""
+    """Summarises runs, added in any order."""
 
     def __init__(self):
         self._firsts, self._ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]

@@ -18,7 +18,7 @@ _NULLS = 1 << 16
 
 
 class Column(Protocol):
-    """A column: values are appended and found by index, the last at -1."""
+    """Values are appended, and found by index, the last at -1."""
 
     def append(self, value: object) -> None: ...
 
@@ -140,7 +140,7 @@ class Instants(Optional):
 
 
 def null_column(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
-    """A column of nulls; its size in memory does not grow with *rows*."""
+    """A column of nulls that takes little memory."""
     block = _nulls(kind)
     whole, rest = divmod(rows, len(block))
     return pa.chunked_array([block] * whole + ([block.slice(0, rest)] if rest else []), kind)
@@ -148,5 +148,5 @@ def null_column(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
 
 @cache
 def _nulls(kind: pa.DataType) -> pa.Array:
-    """A cached block of nulls: most range columns are null, in every round."""
+    """A cached block of nulls, needed in every round."""
     return pa.nulls(_NULLS, kind)

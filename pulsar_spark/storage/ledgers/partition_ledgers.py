@@ -282,7 +282,7 @@ class PartitionLedgers:
         )
 
     def batch_sizes(self, positions: np.ndarray) -> np.ndarray:
-        """Messages in the entry at each of *positions*, which are numbered, in any order."""
+        """Messages in the entry at each of the numbered *positions*."""
         if len(positions) and positions.min() < self._past.end_position:
             self.recall()
         indexes = np.searchsorted(np.frombuffer(self._firsts, np.int64), positions, "right") - 1

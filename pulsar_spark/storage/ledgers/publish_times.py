@@ -55,7 +55,7 @@ def is_published_before(table: AnyPath, ledgers: PartitionLedgers, position: int
 
 
 def _publish_times(table: AnyPath, run: Run) -> Iterator[tuple[int, datetime]]:
-    """(position, publish time) of the run's entries; lost ones have the run's latest time."""
+    """(position, publish time) of the run's entries; the run's latest for lost ones."""
     for rows in EntryReader().read(table, run, columns=["publish_time"]):
         if isinstance(rows, Missing):
             for entry_id in (entry_id for stretch in rows.whole for entry_id in stretch) if rows.is_lost else ():

@@ -101,7 +101,7 @@ def check_statistics(table: AnyPath, commit: Commit) -> None:
 
 
 def _are_partitions(table: AnyPath, files: list[PublishedFile], partitions: int | None) -> bool:
-    """Does the topic have the files' partitions? It may have grown beyond *partitions*."""
+    """Does the topic, which may have grown beyond *partitions*, have the files' partitions?"""
     if not partitions or not files:
         return partitions is None or all(file.partition == -1 for file in files)
     highest = max(file.partition for file in files)
@@ -109,7 +109,7 @@ def _are_partitions(table: AnyPath, files: list[PublishedFile], partitions: int 
 
 
 def _published_file(table: AnyPath, version: int, file: AddedFile) -> PublishedFile | None:
-    """What numbering needs of a file; None if its rows are not surely of one publish."""
+    """What numbering needs of a file; None if it is not surely one publish's."""
     try:
         said = _said(file)
     except (TypeError, ValueError) as broken:

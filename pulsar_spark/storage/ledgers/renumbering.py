@@ -27,7 +27,7 @@ Numbered = list[tuple[int, Run]]
 
 
 class MissingNumbers(NamedTuple):
-    """The numbered rows that ``ledgers`` lacks, and reports of what cannot be restored."""
+    """Rows that ``ledgers`` lacks, and reports of what is lost."""
 
     rows: list[dict]
     lost: list[str]
@@ -51,7 +51,7 @@ def missing_numbers(layout: Layout) -> MissingNumbers:
 
 
 def _lacking(table: AnyPath, topic_id: str, latest: LatestRows, known: Numbered) -> Numbered:
-    """Runs of the topic's log that are not *known*; none if they contradict it."""
+    """Runs of the topic's log that are not *known*; none if contradictory."""
     begins, until = max(TableLog(table).earliest(), 1), latest.numbered_until(topic_id)
     if not until:
         return []

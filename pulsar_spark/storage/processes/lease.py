@@ -45,7 +45,7 @@ class BundleLease:
         return self._held(self._file.read())
 
     def sure_holder(self, pause: Callable[[float], None] = time.sleep) -> Holder | None:
-        """The live holder; in an object store this waits to see the lease renewed."""
+        """The live holder; waits, in an object store, to see a renewal."""
         holder = first = self.holder()
         while holder is not None and holder == first and not self._file.is_told_at_once:
             pause(_LOOK_SECONDS)

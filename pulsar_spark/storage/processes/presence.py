@@ -49,12 +49,12 @@ class Presence:
         self._held.end()
 
     def let_go(self) -> None:
-        """Close the file, as the end of the process would."""
+        """Close the file, as a process's end does."""
         self._held.let_go()
 
 
 def all_signs(layout: Layout) -> dict[str, str]:
-    """:func:`last_sign` of all clients in an object store: one call for a thousand."""
+    """:func:`last_sign` of all clients in an object store."""
     return layout.store.stamps(presence_folder(layout))
 
 
@@ -76,7 +76,7 @@ def is_gone(layout: Layout, client_id: str) -> bool:
 
 
 def remove_gone(layout: Layout, client_id: str) -> None:
-    """Remove the file of a client that is gone, after the tables record that."""
+    """Remove a gone client's file, after the tables record that."""
     is_let_go(_path_of(layout, client_id), lambda path: path.unlink(missing_ok=True))
 
 
@@ -90,7 +90,7 @@ def is_watched(layout: Layout, client_id: str) -> bool:
 
 
 def remove_old(layout: Layout, client_id: str) -> None:
-    """Remove a client's old file if no process here can judge it."""
+    """Remove an old file that no process here can judge."""
     path = _path_of(layout, client_id)
     with contextlib.suppress(OSError):
         if (
@@ -110,7 +110,7 @@ def present_clients(layout: Layout) -> list[str]:
 
 
 def _path_of(layout: Layout, client_id: str) -> AnyPath | None:
-    """A client's file; None for an id that cannot be a file name."""
+    """A client's file; None for an impossible id."""
     return (
         presence_folder(layout) / client_id if isinstance(client_id, str) and _CLIENT_ID.fullmatch(client_id) else None
     )

@@ -56,7 +56,7 @@ def starting(layout: Layout) -> Starting | None:
 
 
 class StartingSign:
-    """This process's sign for one root, written by a thread, since a disk may be slow."""
+    """This process's sign for one root, written by a thread."""
 
     def __init__(self, layout: Layout, what: str):
         self._file, self._what, self._since_ms = _file(layout), what, time.time_ns() // 1_000_000
@@ -65,7 +65,7 @@ class StartingSign:
         self._thread.start()
 
     def end(self) -> None:
-        """Withdraw the sign: the broker serves, stands by or stops."""
+        """Withdraw the sign."""
         self._ended.set()
         self._thread.join(LEASE_SECONDS)
 

@@ -68,14 +68,14 @@ def _mend_commits(topic: Topic, numbered: int, dry_run: bool) -> list[Mended]:
 
 
 def _may_be_publish(kept: list[dict], text: bytes) -> bool:
-    """Could the rest of a commit be a publish of this package?"""
+    """Could the rest of a commit be our publish?"""
     return b'"remove"' not in text and all(
         action.keys() <= {"txn", "add"} or action.get("commitInfo", {}).get("engineInfo") == ENGINE for action in kept
     )
 
 
 def _readable(topic: Topic, version: int, text: bytes) -> tuple[list[dict], int]:
-    """The plausible actions of a commit, and the number of other lines."""
+    """The plausible actions of a commit, and the number of others."""
     kept, dropped = [], 0
     for line in text.split(b"\n"):
         if not line.strip():
@@ -123,7 +123,7 @@ def _text_of(kept: list[dict]) -> str:
 
 
 def _remove_foreign(topic: Topic, foreign: tuple[ForeignFile, ...], dry_run: bool) -> list[Mended]:
-    """Remove those files of foreign rows that the table still has."""
+    """Remove the table's files of foreign rows."""
     if not foreign:
         return []
     table = open_as_far_as_it_goes(topic.path)

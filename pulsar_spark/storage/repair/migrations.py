@@ -234,7 +234,7 @@ def _change_tables(layout: Layout, migration: Migration, dry_run: bool) -> Itera
 
 
 def _change_table(path: AnyPath, spec: TableSpec, migration: Migration, dry_run: bool) -> tuple[str, ...] | None:
-    """The columns that the migration added; None for a table that already has its version."""
+    """The columns added; None if the table has the version."""
     with contextlib.nullcontext() if dry_run else lock_where_there_is_one(path):
         while True:
             table = open_table(path)
@@ -268,7 +268,7 @@ def _described(description: str, version: int) -> str:
 
 
 def _broker_tables(layout: Layout) -> list[AnyPath]:
-    """Existing broker tables, ``cursor_ledger`` first: its definition is the root's version."""
+    """Existing broker tables, ``cursor_ledger``, which has the root's version, first."""
     specs = sorted(BROKER_TABLES, key=lambda spec: spec.name != CURSOR_LEDGER.name)
     paths = [layout.broker_table(spec.name) for spec in specs]
     return [path for path in paths if TableLog(path).exists()]

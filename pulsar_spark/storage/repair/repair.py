@@ -110,7 +110,7 @@ class TableRepair:
         )
 
     def _take(self, version: int) -> tuple[Group | None, str]:
-        """Claim the files of a broken commit; None and the reason if there are none."""
+        """Claim a broken commit's files; else None and the reason."""
         chosen, why = self._choose(version, self._unnamed, len(self._broken))
         self._unnamed = [group for group in self._unnamed if group is not chosen]
         return chosen, why
@@ -141,7 +141,7 @@ class TableRepair:
                 yield from self._mend_checkpoints(dry_run)
 
     def _choose(self, version: int, groups: list[Group], broken: int) -> tuple[Group | None, str]:
-        """The files of a broken commit, or None and the reason."""
+        """A broken commit's files, or None and the reason."""
         text = self._text(version)
         named = [group for group in groups if any(json.dumps(name)[1:-1] in text for name in group.files)]
         if len(named) == 1:
@@ -223,7 +223,7 @@ class TableRepair:
         return Repaired(self.name, version, True, f"commit {version} is {said}", files)
 
     def _empty_round(self, version: int) -> list[dict]:
-        """Rows of an empty round for ``cursor_ledger``: letters need each round's number once, as transaction."""
+        """Rows of an empty ``cursor_ledger`` round, since letters need its number."""
         if self.name != CURSOR_LEDGER.name:
             return []
         for before in range(version - 1, 0, -1):
@@ -237,7 +237,7 @@ class TableRepair:
         return []
 
     def _transactions(self, version: int, group: Group | None) -> dict[str, int]:
-        """Readable transactions of the broken text, without which a writer's retry would write twice."""
+        """Readable transactions of the broken text, without which a retry would write twice."""
         found = {}
         for line in self._text(version).splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):

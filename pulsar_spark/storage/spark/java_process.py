@@ -40,7 +40,7 @@ class _Chatter:
                 self._show(line)
 
     def pass_on(self, *, with_kept: bool) -> None:
-        """Show output from now on, and the kept part if *with_kept*."""
+        """Show later output, and the kept part if *with_kept*."""
         with self._lock:
             kept, self._lines = self._lines or (), None
         for line in kept if with_kept else ():
@@ -55,7 +55,7 @@ class _Chatter:
 
 
 def _print_unless_ended(server: AccumulatorTCPServer, request: object, client_address: object) -> None:
-    """Print errors of Spark's accumulator server, except the JVM's end, which is reported elsewhere."""
+    """Print errors of Spark's accumulator server, except the JVM's end."""
     if not isinstance(sys.exception(), EOFError | ConnectionError):
         BaseServer.handle_error(server, request, client_address)
 

@@ -73,7 +73,7 @@ def store_artifacts(kind: Kind) -> list[str]:
 
 
 def jar_settings(given: Mapping[str, str], *, store: Kind | None = None) -> dict[str, str]:
-    """Settings that name the jars, added to *given*; *store* is the root's, if in one."""
+    """Settings that name the jars, beside *given*; *store* is the root's."""
 
     def also(name: str, values: Sequence[object]) -> dict[str, str]:
         return {name: ",".join(filter(None, (given.get(name), *map(str, values))))}

@@ -24,7 +24,7 @@ _checked: set[str] = set()
 
 
 def _stat(name: str | os.PathLike) -> os.stat_result:
-    """Stat a file; for a link that leads to itself, stat the link."""
+    """Stat a file, or a link that leads to itself."""
     try:
         return os.stat(name)
     except OSError as error:
@@ -63,7 +63,7 @@ class LocalStore:
 
     @staticmethod
     def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
-        """Bytes of files in or below a folder; missing files are left out."""
+        """Bytes of existing files in or below a folder."""
         found = {}
         for name in names:
             with contextlib.suppress(FileNotFoundError):
@@ -72,7 +72,7 @@ class LocalStore:
 
     @staticmethod
     def names(folder: str | os.PathLike) -> list[str]:
-        """The names in a folder, in no order; FileNotFoundError if it is missing."""
+        """The names in a folder, in no order; FileNotFoundError if missing."""
         return os.listdir(folder)
 
     def check(self, root: Path, folder: Path) -> None:
@@ -94,7 +94,7 @@ class LocalStore:
 
     @staticmethod
     def has_no_links(error: OSError) -> bool:
-        """Does this *error* of a link mean that the file system has no links?"""
+        """Does the *error* mean that the file system has no links?"""
         return error.filename2 is not None and error.errno in _NO_LINKS
 
     @staticmethod
@@ -114,7 +114,7 @@ class LocalStore:
 
     @staticmethod
     def take_names(folder: str) -> list[str]:
-        """List the names in a folder, if it exists, and remove the files."""
+        """List and remove the files of a folder, if it exists."""
         try:
             names = os.listdir(folder)
         except (FileNotFoundError, NotADirectoryError):
@@ -126,7 +126,7 @@ class LocalStore:
 
     @staticmethod
     def folders(folder: str | os.PathLike) -> list[str]:
-        """Names of the folders in a folder; FileNotFoundError or NotADirectoryError if it is none."""
+        """Names of folders in a folder; FileNotFoundError or NotADirectoryError if it is none."""
         return [entry.name for entry in os.scandir(folder) if entry.is_dir()]
 
     @staticmethod
@@ -189,7 +189,7 @@ class LocalStore:
 
     @staticmethod
     def remove_folder(folder: Path, but: Collection[Path] = ()) -> None:
-        """Remove a folder with its contents, as far as the file system permits."""
+        """Remove a folder with its contents, as far as possible."""
         shutil.rmtree(folder, ignore_errors=True)
 
     @staticmethod

@@ -72,7 +72,7 @@ class ObjectStore(StoreCalls):
         return bucket_at, (self.url,)
 
     def check(self, root: ObjectPath, folder: ObjectPath) -> None:
-        """Check once per process that a root may lie there (see :func:`check_bucket`)."""
+        """Check once per process that a root may lie there (:func:`check_bucket`)."""
         if str(root) not in self._checked:
             check_bucket(self.url, root, folder)
             self._checked.add(str(root))
@@ -80,7 +80,7 @@ class ObjectStore(StoreCalls):
     # Operations of LocalStore
 
     def stamp(self, name: str | ObjectPath) -> tuple[str, ...]:
-        """A value that changes when another object takes its place; FileNotFoundError if there is none."""
+        """A value that changes with the object; FileNotFoundError without one."""
         found = self.head(name)
         return found["e_tag"] or "", str(found["last_modified"]), found["version"] or ""
 
@@ -104,7 +104,7 @@ class ObjectStore(StoreCalls):
         self.put(name, b"")
 
     def take_names(self, folder: str) -> list[str]:
-        """List the names in a folder and remove the objects."""
+        """List and remove the objects of a folder."""
         path = ObjectPath(self, self._key(folder))
         names = self.names_behind(path, "")
         self.remove(path / name for name in names)
@@ -138,7 +138,7 @@ class ObjectStore(StoreCalls):
         self.remove([source])
 
     def keep_as(self, source: ObjectPath, target: ObjectPath) -> None:
-        """Copy *source* to *target* until the copy equals what is there, before *source* is removed."""
+        """Copy *source* to *target*, until it stays the same."""
         if self.has(source):
             content = self.get(source)
             while True:
@@ -150,7 +150,7 @@ class ObjectStore(StoreCalls):
     # Conditional puts
 
     def put_if_absent(self, name: str | ObjectPath, content: bytes) -> bool:
-        """Put *content*, which is unique, if nothing is there; else False."""
+        """Put unique *content* if nothing is there; else False."""
         return self._surely(name, content, "create")
 
     def put_over(self, name: str | ObjectPath, content: bytes, known: dict[str, str] | None) -> bool:

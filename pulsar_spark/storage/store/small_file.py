@@ -48,7 +48,7 @@ def parse_object(content: bytes) -> dict:
 
 
 def text_of(said: dict, name: str) -> str:
-    """A field's text; ValueError for another value, or one that cannot be encoded."""
+    """A field's text; ValueError for another value, or if it cannot be encoded."""
     value = said.get(name)
     if not isinstance(value, str):
         raise ValueError(f"{name!r} is {value!r:.60}, not a text")
@@ -70,7 +70,7 @@ def process_id_of(said: dict) -> int:
 
 
 def say_unreadable(path: AnyPath, content: bytes, why: object, instead: str) -> None:
-    """Log, once per content, *why* a file is unreadable and what applies *instead*."""
+    """Log, once per content, *why* it is unreadable and what applies *instead*."""
     if _said.get(str(path)) != hash(content):
         _said[str(path)] = hash(content)
         log.warning("%r cannot be read (%s): %s", str(path), why, instead)

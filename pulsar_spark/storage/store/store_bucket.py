@@ -52,7 +52,7 @@ def place_of(url: str) -> Place | None:
 
 
 def location_of(url: str) -> str:
-    """Where a bucket or volume lies: a volume's catalog says it."""
+    """Where a bucket or, by its catalog, a volume lies."""
     return volume_at(url).location if url.startswith(VOLUMES) else url
 
 

@@ -51,7 +51,7 @@ class StoreCalls:
     # Existence
 
     def has(self, name: str | ObjectPath) -> bool:
-        """Does the object exist, or did it a moment ago? For objects that are written once."""
+        """Does the object exist, or did it a moment ago?"""
         key = self._key(name)
         with self._lock:
             if self._there.get(key, 0.0) > time.monotonic():
@@ -63,14 +63,14 @@ class StoreCalls:
         return True
 
     def head(self, name: str | ObjectPath) -> dict[str, Any]:
-        """``size``, ``last_modified`` and ``e_tag`` of an object; FileNotFoundError if it is missing."""
+        """``size``, ``last_modified`` and ``e_tag``; FileNotFoundError if missing."""
         key = self._key(name)
         found = self._ask("head", key, lambda obstore: obstore.head(self._raw, key))
         self._is_there(key)
         return found
 
     def size(self, name: str | ObjectPath) -> int:
-        """The object's bytes; no call if this process just created it."""
+        """The object's bytes, without a call if just created here."""
         with self._lock:
             made = self._made.pop(self._key(name), None)
         return self.head(name)["size"] if made is None else made
@@ -82,7 +82,7 @@ class StoreCalls:
         return len(chunks) > 0
 
     def names(self, folder: ObjectPath) -> list[str]:
-        """Names of objects and folders in a folder; FileNotFoundError if there are none."""
+        """Names of objects and folders in a folder; FileNotFoundError if none."""
         found = self._listed(folder)
         names = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
         if not names:
@@ -99,7 +99,7 @@ class StoreCalls:
         return self._ask("list", key, lambda obstore: obstore.list_with_delimiter(self._raw, key))
 
     def names_behind(self, folder: ObjectPath, name: str) -> list[str]:
-        """The names in a folder after *name*, in order; one call if they are few."""
+        """The names in a folder after *name*, in order."""
         key, found = folder.key, []
         chunks = self._ask(
             "list", key, lambda obstore: list(obstore.list(self._raw, key, offset=f"{key}/{name}", chunk_size=1000))
@@ -150,7 +150,7 @@ class StoreCalls:
         return _known_by(self.head(name))
 
     def last_bytes(self, name: str | ObjectPath, count: int) -> bytes:
-        """The last *count* bytes, or fewer; FileNotFoundError if it is missing."""
+        """The last *count* bytes, or fewer; FileNotFoundError if missing."""
         key = self._key(name)
 
         def read(obstore: Any) -> bytes:
@@ -166,7 +166,7 @@ class StoreCalls:
         return pq.read_metadata(self._in_parts(self._key(name), self.size(name)))
 
     def parquet(self, name: str | ObjectPath) -> pa.NativeFile:
-        """The file from which Arrow reads; FileNotFoundError if it is missing."""
+        """The file from which Arrow reads; FileNotFoundError if missing."""
         key = self._key(name)
 
         def read(obstore: Any) -> pa.NativeFile:
@@ -209,7 +209,7 @@ class StoreCalls:
         self._is_there(target.key)
 
     def remove(self, names: Iterable[str | ObjectPath]) -> None:
-        """Remove objects, in as few calls as possible; missing ones are skipped."""
+        """Remove objects, in few calls; missing ones are skipped."""
         keys, most = [self._key(name) for name in names], self.kind.removed_a_call
         with self._lock:
             for key in keys:
@@ -240,7 +240,7 @@ class StoreCalls:
                 self._there.popitem(last=False)
 
     def _ask(self, kind: str, key: str, call: Callable[[Any], Answer]) -> Answer:
-        """Make one call: AlreadyExistsError and PreconditionError pass, other errors become OSError."""
+        """Make one call; AlreadyExistsError and PreconditionError pass, others become OSError."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 

@@ -43,7 +43,7 @@ def code_of(error: BaseError) -> str:
 
 
 def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
-    """The error of a root's first calls, with what to do; *url* is the bucket's."""
+    """The error of a root's first calls, with advice; *url* is the bucket's."""
     code, text, kind = code_of(error), str(error), kind_of(location_of(url))
     who = GRANTS if url.startswith(VOLUMES) else kind.who
     if code in kind.no_bucket:

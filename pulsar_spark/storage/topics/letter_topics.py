@@ -13,7 +13,7 @@ _MOST_NAMED = 10
 
 
 def letter_topic_name(topic: str, subscription: str | None) -> TopicName:
-    """The name of the dead letter topic of *topic* and *subscription*, or *topic* itself without one."""
+    """The dead letter topic of *topic* and *subscription*, or *topic* itself without one."""
     name = parse_topic_name(topic)
     if subscription is None:
         return name

@@ -24,7 +24,7 @@ _CHUNK_ID = "chunk_id"
 
 
 class NewRows(NamedTuple):
-    """Files of new rows, and the highest sequence ids once they are stored, by transaction."""
+    """Files of new rows, and then the highest sequence ids, by transaction."""
 
     files: list[StagedFile]
     transactions: dict[str, int]
@@ -78,7 +78,7 @@ class _Search:
         return is_new[np.maximum.accumulate(np.where(starts, np.arange(rows.num_rows), 0))]
 
     def _starts(self, rows: pa.Table) -> np.ndarray:
-        """Which rows begin a message; later chunks share the first one's result."""
+        """Which rows begin a message; its other chunks follow them."""
         if _CHUNK_ID not in rows.column_names:
             return np.ones(rows.num_rows, bool)
         return pc.equal(pc.fill_null(rows[_CHUNK_ID], 0), 0).to_numpy()

@@ -19,7 +19,7 @@ from pulsar_spark.storage.topics.topics import MAX_PARTITIONS, Topic, check_not_
 
 
 def partitions_now(table: str | os.PathLike) -> int:
-    """The present number of partitions; 0 without partitions, or without the table."""
+    """The present number of partitions; 0 without any, or without the table."""
     try:
         found = read_definition(table).properties.get("partitions")
     except (FileNotFoundError, NotARoot):

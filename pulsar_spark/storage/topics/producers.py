@@ -41,7 +41,7 @@ class Connected(NamedTuple):
 
 
 def connected(table: AnyPath) -> list[Connected]:
-    """The producers on a topic, waiting ones included, by name."""
+    """The producers on a topic, also waiting ones, by name."""
     found = map(_read, _files(path_of(table) / _FOLDER))
     return sorted((each for each in found if each), key=lambda each: each.name)
 
@@ -102,7 +102,7 @@ class TopicProducers:
 
     @property
     def needs_renewal(self) -> bool:
-        """Does only age show whether a producer lives, as in an object store?"""
+        """Does only age show that a producer lives, as in an object store?"""
         return not self._store.is_local
 
     def renew(self) -> None:

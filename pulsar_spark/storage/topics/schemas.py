@@ -35,7 +35,7 @@ class KeptSchema(NamedTuple):
 
 
 class SchemaTable:
-    """The table of one root, existing or not; reads are cached until it changes."""
+    """The table of one root, which need not exist; reads are cached."""
 
     def __init__(self, layout: Layout):
         self._layout = layout
@@ -48,7 +48,7 @@ class SchemaTable:
         return self._read(topic_id)[1]
 
     def kept(self, topic_id: str) -> list[KeptSchema]:
-        """The versions since the latest removal, with which new ones must be compatible."""
+        """The versions since the latest removal, for compatibility checks."""
         return _since_removal(self.versions(topic_id))
 
     def keep(

@@ -54,7 +54,7 @@ class SequenceIds:
                 self.version = -1
 
     def committed(self, version: int, transactions: dict[str, int]) -> None:
-        """Add one's own commit; nobody committed one of its transactions before it."""
+        """Add an own commit, if nobody committed these transactions before it."""
         self.highest |= transactions
         self.version = version
 
@@ -79,7 +79,7 @@ class SequenceIds:
         self.version = latest
 
     def _of_checkpoint(self) -> tuple[dict[str, tuple[int, int | None]], int]:
-        """Transactions of the newest readable checkpoint, and its version; 0 without one."""
+        """The newest readable checkpoint's transactions and version; else 0."""
         for each in reversed(checkpoints(self._table)):
             try:
                 return dict(self._transactions(each.files)), each.version

@@ -247,7 +247,7 @@ def _find_topic(layout: Layout, name: TopicName) -> Topic | None:
 
 
 def _what_to_do(layout: Layout, name: TopicName) -> str:
-    """Advice for a missing topic; the root may be mistyped."""
+    """Advice for a missing topic or root."""
     if is_root(layout):
         return f"create it, or publish to it first{topic_hint(layout, name)}"
     return f"{str(layout.root)!r} is not a root of pulsar_spark; give another root, or start a broker there"
@@ -274,7 +274,7 @@ def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -
 
 
 def existing_topic(layout: Layout, name: TopicName | str, remedy: str) -> tuple[Topic, list[int]]:
-    """:func:`resolve_topic` without creation; its error names the *remedy* that creates the topic."""
+    """:func:`resolve_topic`; its error names the *remedy* that creates the topic."""
     try:
         return resolve_topic(layout, name)
     except TopicNotFound as missing:

@@ -59,7 +59,7 @@ class DataFile(NamedTuple):
 
 
 def files_of(table: DeltaTable) -> list[DataFile]:
-    """All files of the table, oldest first, except those with foreign names."""
+    """The table's files, oldest first, except those with foreign names."""
     actions = pa.table(table.get_add_actions())
     columns = [actions[name].to_pylist() for name in ("path", "size_bytes", "num_records", "modification_time")]
     found = [
@@ -80,13 +80,13 @@ def _rounds(actions: pa.Table, bound: str) -> list[int | None]:
 
 
 def can_be_joined(table: DeltaTable) -> bool:
-    """Are the table's rows exactly those of its files? Unknown features may say otherwise."""
+    """Are the table's rows exactly those of its files, without unknown features?"""
     protocol = table.protocol()
     return protocol.min_reader_version <= READER_VERSION and KNOWN_FEATURES.issuperset(protocol.writer_features or ())
 
 
 def groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
-    """The groups of *files* to join, each of one partition and size class, in order."""
+    """Groups of *files* to join, each of one partition and size class."""
     alike: dict[tuple, list[DataFile]] = defaultdict(list)
     for file in files:
         if file.size < BYTES // 2:
@@ -109,7 +109,7 @@ def large_groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def _in_order(files: Sequence[DataFile], most_bytes: int, most_files: int) -> Iterator[list[DataFile]]:
-    """All of *files* in groups; each but the last is as large as allowed."""
+    """*files* in groups, each but the last as large as allowed."""
     group, size = [], 0
     for file in files:
         if group and (size + file.size > most_bytes or len(group) == most_files):
@@ -144,7 +144,7 @@ def join(path: AnyPath, table: DeltaTable, groups: Iterable[Sequence[DataFile]])
 
 
 class _Joined(NamedTuple):
-    """A file that is written but not committed, and the files whose rows it has."""
+    """A written, uncommitted file, and its sources."""
 
     add: dict
     files: Sequence[DataFile]
@@ -195,14 +195,14 @@ class _Damaged(Exception):
 
 
 def _schema(table: DeltaTable) -> pa.Schema:
-    """The schema of the files, which have no partition columns."""
+    """The files' schema, without partition columns."""
     partitioned = table.metadata().partition_columns
     fields = pa.schema(table.schema().to_arrow())
     return pa.schema([field.with_nullable(True) for field in fields if field.name not in partitioned])
 
 
 def _folder(file: DataFile) -> str:
-    """The folder of the file's partition, without further folders that Spark makes in a store."""
+    """The file's partition folder, without Spark's further ones."""
     return "".join(f"{name}={value}/" for name, value in partition_values(file.path).items())
 
 

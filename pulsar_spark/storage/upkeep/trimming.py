@@ -191,12 +191,12 @@ def _retention(topic: Topic, latest: LatestRows) -> Retention | None:
 
 
 def _is_all_numbered(log: TableLog, numbered: int, version: int) -> bool:
-    """Is every publish numbered? Else files of several ledgers may hold an unknown one."""
+    """Is every publish numbered? Else a file may hold an unknown one."""
     return not any(each.added for each in log.commits(numbered, version))
 
 
 def _files(table: DeltaTable, topic: Topic, trim: Trim, ledgers: WholeLedgers, is_all_numbered: bool) -> list[dict]:
-    """The ``remove`` actions of the partition's files that hold only trimmed ledgers."""
+    """``remove`` actions of files that hold only trimmed ledgers."""
     if not trim.ledger_id:
         return []
     columns = {"path": "path", "size": "size_bytes", "low": "min.publish_id", "high": "max.publish_id"}

@@ -124,7 +124,7 @@ def remove_left(path: AnyPath, versions: range) -> int:
 
 
 def _taken_out(log: TableLog, versions: Iterable[int]) -> set[str]:
-    """Paths, raw and unquoted, that those of *versions* that are in the log removed."""
+    """Paths, raw and unquoted, that *versions* in the log removed."""
     found = set()
     for version in versions:
         with contextlib.suppress(FileNotFoundError):
@@ -134,7 +134,7 @@ def _taken_out(log: TableLog, versions: Iterable[int]) -> set[str]:
 
 
 def _old_files(table: AnyPath, before: float) -> set[str]:
-    """Data files in the table's folder that were written before an instant."""
+    """Data files in the table's folder written before an instant."""
     found = store_of(table).below(table, without="_")
     return {name for name, seen in found.items() if name.endswith(".parquet") and seen.st_mtime < before}
 
