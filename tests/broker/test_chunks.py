@@ -75,6 +75,7 @@ def test_a_chunked_message_is_one_entry_where_its_last_chunk_lies(engine, subscr
     assert marks(engine) == (5, 5)
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("subscription_type", TYPES)
 def test_an_incomplete_message_waits_in_the_topic_whatever_happens_meanwhile(engine, subscription_type):
     publish(engine, "A:0:3 A:1:3 x")

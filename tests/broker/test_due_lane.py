@@ -252,6 +252,7 @@ def test_checkpoints_are_joined_and_let_go_of(engine):
     assert positions(engine.round([], START + 10_000)) == [5, 6, 7, 8, 9]
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_checkpoint_stays_as_long_as_its_last_number_is_out(engine, monkeypatch, is_restarted):
     monkeypatch.setattr(promotion, "JOINED_NUMBERS", 0)
@@ -544,6 +545,7 @@ def uncrashed(tmp_path_factory):
     return play(tmp_path_factory.mktemp("uncrashed"), None)
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
     ("number", "table"), [*((n, "ledgers") for n in (0, 1, 3)), *((n, "cursor_ledger") for n in range(4))]

@@ -19,10 +19,11 @@ BUCKETS = "--delayed-delivery-max-num-buckets"
 
 
 @pytest.fixture
-def started(monkeypatch) -> Iterator[list[tuple]]:
+def started(monkeypatch, tmp_path) -> Iterator[list[tuple]]:
     """Roots, limits, whether they are for now, most buckets, and whether they keep house, of brokers that started."""
     started, log = [], logging.getLogger("pulsar_spark")
     level = log.level
+    monkeypatch.chdir(tmp_path)  # a broker that starts says so in its root
 
     def run_broker(
         root,

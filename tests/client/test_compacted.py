@@ -270,6 +270,7 @@ def test_chunked_messages_come_whole(client, admin):
     ]
 
 
+@pytest.mark.default
 def test_what_was_trimmed_is_read_from_the_view(client, broker, admin, send):
     """Trimming takes nothing that is not compacted; a subscription made afterwards begins with the view, and neither a
     publish nor a restart moves it on."""

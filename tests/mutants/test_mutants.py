@@ -7,7 +7,7 @@ from tests.mutants.mutant import PROJECT
 from tests.mutants.report import Judged, row, written
 from tests.mutants.table import MUTANTS
 from tests.support.costs import Cost, function_of, read_costs
-from tests.support.suites import MOST_SECONDS
+from tests.support.suites import MOST_SECONDS, ON_SPARK
 
 
 @cache
@@ -42,7 +42,7 @@ def test_the_default_suite_sees_each_mutant():
 def _is_default(test: str, costs: dict[str, Cost]) -> bool:
     """Whether the function of a test is cheap, or marked as one of the default suite."""
     file, _, name = function_of(test).partition("::")
-    if function_of(test) not in costs or costs[function_of(test)].seconds <= MOST_SECONDS:
+    if test.startswith(ON_SPARK) or function_of(test) not in costs or costs[function_of(test)].seconds <= MOST_SECONDS:
         return True
     tree = ast.parse((PROJECT / file).read_text(encoding="utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name]

@@ -68,6 +68,7 @@ def delivered(root: Path, count: int, patience_ms: int) -> list[str]:
         return found
 
 
+@pytest.mark.default
 def test_nothing_that_returned_is_lost_with_the_power(tmp_path):
     (tmp_path / "disk").mkdir()
     kept, found = play(tmp_path / "disk/root", tmp_path / "lost", "fsync")

@@ -170,6 +170,7 @@ def test_rounds_that_delivered_what_is_out_still_stay(engine):
     assert found.rounds.tolist() == list(range(1, N + 1))
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("goes_to_another", [False, True])
 def test_rounds_that_delivered_what_was_given_back_since_stay(engine, goes_to_another):
     """Whoever had it may have written it, whether it waits now or another has it."""

@@ -125,6 +125,7 @@ def test_large_files_are_read_in_parts(layout, monkeypatch):
         assert found.read(columns=["entry_id"]).num_rows == 100
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("bad", [SLOW_DOWN, LOST_BEFORE, LOST_BEHIND], ids=["503", "lost before", "lost behind"])
 def test_answers_that_do_not_come_neither_lose_nor_double_a_commit(s3, soon, bad):
     """Every second put is answered badly the first time."""

@@ -19,6 +19,7 @@ def backlog(root) -> int:
     return root.stats()["subscriptions"]["s"]["msgBacklog"]
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("options", [{}, SHARED])
 @pytest.mark.parametrize("vacuumed", [False, True])
 def test_deleted_messages_are_skipped_and_acknowledged(root, options, vacuumed):

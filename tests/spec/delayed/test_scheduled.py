@@ -201,6 +201,7 @@ CASES = [
 ]
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_case(case, history):
     check(case, history[case.name])
