@@ -75,7 +75,7 @@ CURSOR_LEDGER = TableSpec(
                 "cursor: when a consumer that became active begins to receive; "
                 "round: the broker's own clock, by which pending entries, cursors and "
                 "leases fall due (null in rows of older releases, where it is the machine's); "
-                "waiting_letter: when it is tried again, null: behind this round",
+                "waiting_letter: when it is tried again, null: after this round",
             ),
             (
                 "ack_set",
@@ -88,7 +88,7 @@ CURSOR_LEDGER = TableSpec(
             (
                 "read_position",
                 pa.int64(),
-                "cursor: first position never delivered; consumer: the first position behind everything that was "
+                "cursor: first position never delivered; consumer: the first position after everything that was "
                 "handed out as it joined a KeyShared subscription, while it is one of those recently joined (classic "
                 "implementation only), else null",
             ),
@@ -122,7 +122,7 @@ CURSOR_LEDGER = TableSpec(
                 "join_order",
                 pa.int64(),
                 "consumer: counts up over the subscription's life; waiting_letter: its number among those tried "
-                "first behind one round",
+                "first after one round",
             ),
             (
                 "msg_out_counter",
@@ -225,7 +225,7 @@ CURSOR_LEDGER = TableSpec(
                 "chunks",
                 pa.binary(),
                 "range, in the round that delivers it: positions of the first and the last chunk of each chunked "
-                "message whose last chunk is in it, one pair behind the other, by last, packed (protocol.packing); "
+                "message whose last chunk is in it, one pair after the other, by last, packed (protocol.packing); "
                 "else null; cursor: where chunked messages begin that are not complete and count as acknowledged, as "
                 "first and last position of stretches in which no other one begins, packed likewise; consumer: "
                 "likewise those kept back from it",
