@@ -20,7 +20,7 @@ log = logging.getLogger("pulsar_spark.jobs.broker")
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--root", required=True, help="folder of the tables")
+    parser.add_argument("--root", required=True, help="the root: a folder or the URL of a store")
     parser.add_argument(
         "--max-unacked-messages-per-broker",
         type=int,

@@ -22,7 +22,7 @@ from pulsar_spark.storage.topics.topics import read_topic
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--root", required=True, help="folder of the tables")
+    parser.add_argument("--root", required=True, help="the root: a folder or the URL of a store")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--topic", action="append", help="a topic, or partition; repeatable")
     which.add_argument("--namespace", help="the topics of 'tenant/namespace'")

@@ -19,7 +19,7 @@ from pulsar_spark.storage.layout import Layout
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--root", required=True, help="folder of the tables")
+    parser.add_argument("--root", required=True, help="the root: a folder or the URL of a store")
     parser.add_argument("--namespace", help="only the topics of 'tenant/namespace', and not the broker's tables")
     parser.add_argument(
         "--trim",

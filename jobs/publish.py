@@ -20,7 +20,7 @@ from pulsar_spark.storage.session import spark_session
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--root", required=True, help="folder of the tables")
+    parser.add_argument("--root", required=True, help="the root: a folder or the URL of a store")
     parser.add_argument("--topic", required=True)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--source", help="path of the files")

@@ -21,7 +21,7 @@ from pulsar_spark.views.catalog import register
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    parser.add_argument("--root", required=True, help="folder of the tables")
+    parser.add_argument("--root", required=True, help="the root: a folder or the URL of a store")
     parser.add_argument("--catalog", default=DEFAULT_CATALOG, help="name of the Spark catalog")
     parser.add_argument("--prefix", default="", help="prefix for the names of schemas")
     parser.add_argument(

@@ -21,7 +21,7 @@ from pulsar_spark.storage.session import spark_session
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--root", required=True, help="folder of the tables")
+    parser.add_argument("--root", required=True, help="the root: a folder or the URL of a store")
     parser.add_argument(
         "--topic", required=True, help="the dead letter topic; with --subscription, the topic on which the letters died"
     )
@@ -36,7 +36,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--to",
         default="subscription",
-        help="'subscription' (the one they died on), 'origin' (every subscription of it) or 'topic:<name>'",
+        help="'subscription' (the one they died on), 'origin' (its topic, so every subscription) or 'topic:<name>'",
     )
     parser.add_argument("--fix", help="module:function that gets the letters as a DataFrame and returns those to send")
     parser.add_argument("--rate", type=float, help="most messages per second")

@@ -150,7 +150,7 @@ look()
 dues = np.concatenate([times for _, times in delivered])
 received = np.concatenate([np.full(len(times), now) for now, times in delivered])
 delays = received - dues
-print(f"{len(dues)} delivered, the earliest {delays.min() * 1000:.0f} ms behind its time, half within", end=" ")
+print(f"{len(dues)} delivered, the earliest {delays.min() * 1000:.0f} ms after its time, half within", end=" ")
 print(f"{np.median(delays):.2f} s, all within {delays.max():.1f} s")
 
 # COMMAND ----------
