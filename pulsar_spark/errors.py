@@ -9,7 +9,7 @@ errors here.
 import errno
 
 DOCTOR = "run 'pulsar-spark doctor' on the root, which says what mends it, such as 'pulsar-spark repair'"
-"""What to do about stored rows that break an invariant; the end of such a message."""
+"""The advice for stored rows that break an invariant."""
 
 
 class PulsarException(Exception):

@@ -32,7 +32,7 @@ from pulsar_spark.storage.topics.bundles import layout_of
 from pulsar_spark.storage.topics.topics import Topic, resolve_partition, resolve_topic
 
 _AS_FAR_AS_WITHOUT_KEYS = PayloadOpener(None, ConsumerCryptoFailureAction.CONSUME)
-"""Payloads are decompressed, and shown as they are stored where they are encrypted."""
+"""Payloads are decompressed; encrypted ones are shown as stored."""
 
 
 class PartitionMessages:

@@ -27,9 +27,9 @@ from pulsar_spark.storage.topics.topics import Topic, resolve_topic
 from pulsar_spark.views.scheduled import Scheduled, read_scheduled
 
 MOST_POSITIONS = 10_000
-"""Positions that one request names."""
+"""The most positions in one request."""
 MOST_REQUESTS = 1000
-"""Requests that one commit asks at most, and one round answers; ten where they name thousands of positions each."""
+"""The most requests in one commit and round; ten if they name thousands of positions each."""
 
 
 class ScheduledMessages:

@@ -21,7 +21,7 @@ from pulsar_spark.views.scheduled import Scheduled, Window, places_of
 
 KEYS = ("partition_key", "properties")
 _MOST_ROWS = 1000
-"""Messages whose columns are read in one go."""
+"""Messages whose columns are read at once."""
 
 
 class Selection(NamedTuple):

@@ -38,7 +38,7 @@ ASKS_BROKER = "waiting for the broker's answer"
 _MOVES = re.compile(r"[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 progress_console = Console(stderr=True)
-"""Progress goes to standard error, so that standard output holds only what was asked for."""
+"""Progress goes to standard error, so that standard output has only results."""
 
 
 def chosen(enable: bool | None) -> bool:

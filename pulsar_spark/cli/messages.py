@@ -49,7 +49,7 @@ from pulsar_spark.storage.topics.topics import existing_topic, is_root, resolve_
 
 MAX_PENDING_MESSAGES = 20_000
 LOOK_SECONDS = 0.5
-"""How long a wait for messages lasts at most before it is looked whether a signal came."""
+"""The longest wait for messages before signals are checked."""
 
 
 class Content(NamedTuple):

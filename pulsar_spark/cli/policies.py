@@ -111,7 +111,9 @@ def add_get_and_remove(
 
 
 def add_deduplication(app: typer.Typer, of: type, full: Callable[[str], str]) -> None:
-    """Add ``set-``, ``get-`` and ``remove-deduplication`` to *app*, with *of* and *full* as above."""
+    """Add ``set-``, ``get-`` and ``remove-deduplication`` to *app*; their argument has type *of*, and *full* makes a
+    scope of it.
+    """
 
     @app.command("set-deduplication")
     @shows_work(ASKS_BROKER)

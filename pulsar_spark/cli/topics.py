@@ -28,7 +28,7 @@ from pulsar_spark.storage.layout import Layout
 
 app = typer.Typer(no_args_is_help=True)
 _NAMED = 5
-"""Subscriptions that a question names."""
+"""The most subscriptions named in a question."""
 
 
 @app.command()

@@ -11,7 +11,7 @@ from pulsar_spark.storage.topics.producers import TopicProducers
 from pulsar_spark.storage.topics.topics import Topic
 
 LOOK_SECONDS = 0.1
-"""How often who waits for a topic looks whether it is free."""
+"""How often a waiting producer checks its topic."""
 
 
 class Access:

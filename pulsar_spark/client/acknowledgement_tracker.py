@@ -40,7 +40,7 @@ class Grouping(NamedTuple):
 
 class AcknowledgementTracker:
     """One consumer's tracker on one partition. ``group`` requires *lock*; ``make(kind, **columns)`` makes a request
-    row; ``along()`` gives rows to send with others; *key_order* learns of returned entries.
+    row; ``along()`` gives rows to send with others; *key_order* learns of entries given back.
     """
 
     def __init__(
@@ -194,19 +194,19 @@ class AcknowledgementTracker:
         return self._receipt
 
     def give_back(self, positions: set[int] | range, delay_ms: int, in_line: InLine | None = None) -> None:
-        """Return entries after a delay; *in_line* is the place of a single one. Later ones of their hashes wait."""
+        """Give entries back after a delay; *in_line* is the place of a single one. Later ones of their hashes wait."""
         with self._lock:
             if self._key_order is not None:
                 self._key_order.give_back(positions, in_line)
             self._give_back(positions, delay_ms)
 
     def let_die(self, positions: set[int]) -> None:
-        """Return entries that were delivered too often: the broker writes their letters."""
+        """Give back entries that were delivered too often: the broker writes their letters."""
         with self._lock:
             self._give_back(positions, 0)
 
     def give_back_unseen(self, position: int, in_line: InLine) -> None:
-        """Return an entry that the application did not see, so that it follows others of its hash. The caller holds
+        """Give back an entry that the application did not see, so that it follows others of its hash. The caller holds
         the lock.
         """
         is_first = not self._unseen
@@ -225,7 +225,7 @@ class AcknowledgementTracker:
             self._gather(0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING))
 
     def take_rows(self) -> list[dict]:
-        """Rows of what was acknowledged, then returned, since the last call."""
+        """Rows of what was acknowledged, then given back, since the last call."""
         with self._lock:
             self._is_gathering = self._is_full = False
             self.pending.room = 0
@@ -253,7 +253,7 @@ class AcknowledgementTracker:
         return rows + self._along() if rows else rows
 
     def forget_given_back(self) -> None:
-        """Forget returned entries: they are no longer pending here. The caller holds the lock."""
+        """Forget entries given back: they are no longer pending here. The caller holds the lock."""
         self._negative.clear()
         self._unseen.clear()
         if self._key_order is not None:

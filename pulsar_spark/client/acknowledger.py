@@ -95,7 +95,7 @@ class Acknowledger:
             )
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Return the message's entry. A backoff uses the message's redelivery count; 0 for an id."""
+        """Give the message's entry back. A backoff uses the message's redelivery count; 0 for an id."""
         subscription, position, _, _ = self._places.find(message)
         backoff = self._settings.negative_ack_redelivery_backoff
         if backoff is None:
@@ -133,7 +133,7 @@ class Acknowledger:
                 raise reply.error
 
     def give_back_expired(self) -> None:
-        """Return entries whose acknowledgement timeout has passed."""
+        """Give back entries whose acknowledgement timeout has passed."""
         for subscription, positions in self._unacked.take_expired().items():
             subscription.give_back(positions, 0)
 

@@ -24,7 +24,7 @@ from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.processes import forks
 
 UNACKED_TICK = 1.0
-"""How many seconds lie between two looks for what was not acknowledged in time."""
+"""Seconds between checks of the acknowledgement timeout."""
 
 
 class Acknowledging:

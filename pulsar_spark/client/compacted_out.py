@@ -12,9 +12,9 @@ from pulsar_spark.protocol.positions import Positions, ranges_of
 from pulsar_spark.storage.compaction.compacted_entries import CompactedEntries
 
 AHEAD = 1000
-"""So far it is looked ahead, in entries that stay: a queue full."""
+"""How far to look ahead, in entries that stay: a queue full."""
 AHEAD_FOR_DELETIONS = 100_000
-"""How far it looks ahead, in entries, where it has to look for deletions."""
+"""How far to look ahead for deletions, in entries."""
 
 
 class CompactedOut:

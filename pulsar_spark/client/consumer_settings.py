@@ -24,9 +24,9 @@ from pulsar_spark.schema import Schema
 
 MIN_UNACKED_TIMEOUT_MS = 10_000
 DEAD_LETTER_UNACKED_TIMEOUT_MS = 30_000
-"""The timeout of a consumer with a dead letter policy that was given none (0.6)."""
+"""The default timeout of a consumer with a dead letter policy (0.6)."""
 GROWS_FROM = 1000
-"""The receiver queue size, which is the default, from which on a queue grows with what is taken (protocol.permits)."""
+"""The (default) receiver queue size from which on a queue grows (protocol.permits)."""
 
 
 class ChunkLimits(NamedTuple):

@@ -29,7 +29,7 @@ class Delivery:
     - ``place``, ``last_place``: the places within ``round``; for due entries their numbers.
     - ``due_order``: the positions of due entries in the order of handing out.
     - ``first_chunks``: the first position of each chunked message by its last.
-    - ``is_dead``: returned to the broker, not shown.
+    - ``is_dead``: given back to the broker, not shown.
     """
 
     __slots__ = (

@@ -15,7 +15,7 @@ from pulsar_spark.link.worker import Worker
 
 _T = TypeVar("_T")
 PARTITIONS_SECONDS = 2.0
-"""How often a topic's partitions are looked at, for a stat each."""
+"""How often a topic's partitions are checked, with a stat each."""
 
 
 def for_each(things: Iterable[_T], function: Callable[[_T], object]) -> None:

@@ -26,8 +26,8 @@ from pulsar_spark.storage.topics.topics import Topic
 
 _POSITION = attrgetter("_position")
 _MOST_GUARDED = 20
-"""Messages that are looked at in one go while some may come too early. Those left are looked at again whenever the
-application gives one back."""
+"""Messages checked at once while some may be too early. The rest is checked again whenever the application
+gives one back."""
 
 
 class HandingOut:
@@ -147,7 +147,7 @@ class HandingOut:
 
     def may_still_be_handed_out(self, message: Message) -> bool:
         """Whether a message that was taken but reached nobody can be handed out now. One that has become too early is
-        returned.
+        given back.
         """
         try:
             in_line = self._in_line([message])
@@ -164,7 +164,7 @@ class HandingOut:
 
     def _in_line(self, messages: list[Message]) -> dict[int, InLine] | None:
         """The places of the first *messages*, by position; None if none can be too early. Also looks up missing hashes
-        of returned entries.
+        of entries given back.
         """
         if not self._is_guarding:
             return None
@@ -183,7 +183,7 @@ class HandingOut:
         return found
 
     def _in_key_order(self, delivery: Delivery, messages: list[Message], in_line: dict[int, InLine]) -> list[Message]:
-        """The *messages* with no earlier returned entry of their hash; the others are returned too."""
+        """The *messages* of whose hash no earlier entry was given back; the others are given back too."""
         order, in_order = self.key_order, []
         for message in messages:
             position = message._position

@@ -1,6 +1,6 @@
 """Order per key on Key_Shared after a message was given back: later messages of its hash wait until it comes again.
 
-The broker holds back later entries once a round has read the give-back (semantics 0.22). The client returns,
+The broker holds back later entries once a round has read the give-back (semantics 0.22). The client gives back,
 unseen, those of earlier rounds: a delivery says which requests its round had read. (Pulsar's client hands out what
 is in its queue.)
 """
@@ -57,16 +57,16 @@ class KeyOrder:
 
     @property
     def is_guarding(self) -> bool:
-        """May a returned entry still be outstanding?"""
+        """May an entry that was given back still be outstanding?"""
         return bool(self._returned)
 
     @property
     def unknown(self) -> list[int]:
-        """Returned positions with unknown hashes, in order."""
+        """Positions given back whose hashes are unknown, in order."""
         return sorted(self._unknown)
 
     def give_back(self, positions: Iterable[int], in_line: InLine | None = None) -> None:
-        """Note returned entries, and the place of a single one if known."""
+        """Note entries given back, and the place of a single one if known."""
         for position in positions:
             self._returned[position] = self._next
             if in_line is None:
@@ -75,7 +75,7 @@ class KeyOrder:
                 self._guard(in_line, self._next)
 
     def learn(self, hashes: Mapping[int, int]) -> None:
-        """Set the *hashes* of returned positions."""
+        """Set the *hashes* of positions given back."""
         for position, sticky_hash in hashes.items():
             requests = self._unknown.pop(position, None)
             if requests is not None:

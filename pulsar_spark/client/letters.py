@@ -37,7 +37,8 @@ def letter_topics(
     layout: Layout, topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy, *, retry_enable: bool
 ) -> LetterTopics:
     """The letter topics of a subscription of *topics* (full names): from the policy, else named after the first topic
-    in Java's order. With *retry_enable* an existing partitioned topic named as before Pulsar 2.8 is used (4.22).
+    in Java's order. With *retry_enable* an existing partitioned topic with its name from before Pulsar 2.8 is used
+    (4.22).
     """
     first = min(topics, key=java_order)
     retry, dead = (

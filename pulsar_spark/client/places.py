@@ -15,7 +15,7 @@ from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 
 _LOOK_SECONDS = 0.01
 _REMEMBERED = 1000
-"""Partitions that are gone, of which ids may still be named."""
+"""The most removed partitions whose ids may still be named."""
 
 
 class Place(NamedTuple):

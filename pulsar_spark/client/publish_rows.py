@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 
 _EVERY_COLUMN = frozenset(MESSAGES.schema_at(1).names)
-"""Of the others, a file has those that something is said in: to write a column takes time, also when it is empty."""
+"""The columns of every file. It has others only if they have values, because empty columns take time too."""
 
 
 class Places(NamedTuple):

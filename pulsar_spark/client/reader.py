@@ -40,9 +40,9 @@ from pulsar_spark.storage.topics.topics import Topic
 FIRST_WAIT, LONGEST_WAIT = 0.005, 0.05
 _T = TypeVar("_T")
 _NOT_NOW = object()
-"""In the place of a message while the root is away."""
+"""Stands for a message while the root is away."""
 _FAILED = PulsarSparkError, OSError, DeltaError
-"""What reading raises, also where the root is away."""
+"""Errors of reading, also while the root is away."""
 
 
 class Reader(Described):

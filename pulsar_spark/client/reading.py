@@ -21,17 +21,17 @@ from pulsar_spark.storage.entries.missing import Missing, lost_error
 
 DUE_ENTRIES = 1 << 16
 DUE_BYTES = 32 << 20
-"""So many entries that came due, and so many bytes of their files, are in memory at once."""
+"""The most due entries, and bytes of their files, in memory at once."""
 
 
 Read = list[Message] | MessagesLost
-"""Some messages of a delivery, one behind the other, or what is said in the place of others. Those of which some block
-is stored otherwise or in chunks (Block.has_encoded, has_chunks) come one by one."""
+"""Messages of a delivery, in order, or an error in their place. In blocks with encoded payloads or chunks
+(Block.has_encoded, has_chunks), messages come one by one."""
 
 
 def read_messages(subscription, delivery: Delivery) -> Generator[Read, None, int]:
     """The delivery's messages in order, without acknowledged batch indexes, and errors; returns the number of
-    messages. A dead delivery gives none and is returned.
+    messages. A dead delivery has none and is given back.
     """
     positions, in_order = subscription.positions_of(delivery), delivery.due_order
     if delivery.is_dead:

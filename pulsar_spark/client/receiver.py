@@ -23,9 +23,9 @@ from pulsar_spark.link.channels import Channels
 from pulsar_spark.storage.store.away import is_away
 
 JOINED_ENTRIES = 1000
-"""Deliveries are read together up to about so many entries."""
+"""Deliveries are read together up to about this many entries."""
 ROOT_SECONDS = 0.5
-"""Between two tries to read from a root that is away."""
+"""Seconds between tries to read from a root that is away."""
 
 
 def _nothing() -> None:

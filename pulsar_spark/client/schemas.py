@@ -31,7 +31,7 @@ _WHAT_TO_DO = (
     "change it so that it fits, or allow it with the policy schema_compatibility_strategy of the topic or its namespace"
 )
 _KNOWN_SECONDS = 1.0
-"""So long a name means the topic it was found to mean: to find out takes a look at the disk, for each letter."""
+"""How long a topic's id is cached by name, to save a look at the disk per letter."""
 
 
 class TopicSchemas:

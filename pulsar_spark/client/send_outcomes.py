@@ -11,7 +11,7 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.message_id import MessageId
 
 _OK = Result.Ok
-"""By itself: to look a member of an enumeration up takes as long as half of a callback."""
+"""Cached, because looking up a member of an enumeration is slow."""
 
 
 class Answered:

@@ -2,8 +2,8 @@
 
 A seek, a redelivery of everything, a lost connection or turn (Failover) starts a new *generation* and drops what
 was queued. So does a delivery that does not follow the last one on Exclusive and Failover (2.12). On Shared a
-redelivered entry replaces its queued one (4.13). Shrinking the queue returns its tail with later deliveries, so
-order holds. Messages above the limit of the dead letter policy are returned unseen (4.26).
+redelivered entry replaces its queued one (4.13). Shrinking the queue gives back its tail and later deliveries, so
+order holds. Messages above the limit of the dead letter policy are given back unseen (4.26).
 """
 
 import logging
@@ -167,7 +167,7 @@ class PartitionSubscription(HandingOut):
         return self.row("redeliver_all"), stale.committed
 
     def give_back(self, positions: set[int], delay_ms: int, message: Message | None = None) -> None:
-        """Return entries, or the entry of a *message*. Where order is kept, later ones of their keys wait."""
+        """Give back entries, or the entry of a *message*. Where order is kept, later ones of their keys wait."""
         if self.key_order is None:
             self.tracker.give_back(positions, delay_ms)
         else:
@@ -290,8 +290,8 @@ class PartitionSubscription(HandingOut):
         self._watch_queue()
 
     def _parts(self, row: dict) -> Iterator[dict]:
-        """Split a delivery into parts of at most the requested queue size, so that a larger queue can return some; not
-        if entries need not be adjacent.
+        """Split a delivery into parts of at most the requested queue size, so that a larger queue can give some back;
+        not if entries need not be adjacent.
         """
         is_whole = self._is_single_active or self._permits.most == self._permits.least
         if is_whole or row["lane_hashes"] or row["positions"] is not None or row["chunks"]:

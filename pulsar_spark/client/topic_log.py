@@ -24,7 +24,7 @@ from pulsar_spark.storage.topics.topics import Topic
 _REMEMBERED = 1000
 _LOOK_BACK = 100
 _POSITIONS_A_STEP = 1024
-"""So many positions are asked of ``ledgers`` at a time, by whoever walks through what the log no longer tells."""
+"""Positions read from ``ledgers`` at a time."""
 
 
 class TopicLog:

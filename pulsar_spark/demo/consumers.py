@@ -30,8 +30,7 @@ NOTE = np.dtype(
         ("time", "i8"),
     ]
 )
-"""What is written down of a delivery: ``time`` is when its batch had come, in nanoseconds by a clock that all processes
-of the machine share."""
+"""The note of a delivery; ``time`` is when its batch came, in nanoseconds by a clock that all processes share."""
 
 
 QUEUE_SIZE = 50_000

@@ -19,7 +19,7 @@ from pulsar_spark.storage.store.store import AnyPath
 SUBSCRIPTION = "boarding"
 YEAR_SECONDS = 30
 LEAD_SECONDS = 10
-"""How long before the first departure the reminders are sent: that is about how long the publish takes."""
+"""Seconds from sending reminders to the first departure, about the time of the publish."""
 
 
 def departures(flights: pa.Table) -> np.ndarray:

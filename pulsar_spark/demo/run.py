@@ -40,8 +40,8 @@ BROKER_LOG = "broker.log"
 PATIENCE_SECONDS = 180
 POLL_SECONDS = 0.25
 _LARGEST_KEYED_QUEUE = 20_000
-"""Messages that a consumer of the Key_Shared subscription holds at most; a tenth of all where these are few, so that
-there is something left for those who join later."""
+"""The largest queue of a Key_Shared consumer; a tenth of all messages if those are few, to leave some for later
+consumers."""
 _BATCHES_A_CONSUMER = 40
 _LARGEST_BATCH = 1_000
 

@@ -15,7 +15,7 @@ PROMOTIONS = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-"""What a reader may have in the place of what was written."""
+"""The types that each type can be read as."""
 
 
 LOGICAL_TYPES = {
@@ -29,7 +29,7 @@ LOGICAL_TYPES = {
     "decimal": ("bytes", "fixed"),
     "uuid": ("string",),
 }
-"""The logical types that are converted, and the kinds of what is stored of them."""
+"""The logical types that are converted, and the kinds that store them."""
 
 
 class InvalidDefinition(ValueError):
@@ -47,9 +47,9 @@ class AvroType:
     symbols: tuple[str, ...] = ()
     size: int = 0
     branches: list["AvroType"] = field(default_factory=list)
-    """Of a union what it may be, of an array and a map what they hold."""
+    """The types of a union, or the items of an array or a map."""
     logical: str = ""
-    """One of :data:`LOGICAL_TYPES` that is valid for the kind; of others there is nothing but what is stored."""
+    """One of :data:`LOGICAL_TYPES` that is valid for the kind; empty otherwise."""
     precision: int = 0
     scale: int = 0
 

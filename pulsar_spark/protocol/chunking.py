@@ -33,13 +33,13 @@ MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 """Pulsar's maxMessageSize: bytes of an entry, its metadata included."""
 
 NUMBERS_BYTES, TEXT_BYTES = 64, 6
-"""What the numbers of a message's metadata take at most, and the length and the tag of a text."""
+"""The most bytes that the numbers of a message's metadata take, and that length and tag of a text take."""
 
 MAX_PENDING = "max_pending_chunked_message"
 AUTO_ACK_OLDEST = "auto_ack_oldest_chunked_message_on_queue_full"
 EXPIRE_TIME_MS = "expire_time_of_incomplete_chunked_message_ms"
-"""Properties of a request to subscribe: the limits of messages that are not complete (see protocol.chunk_limits).
-Absent: none (0.25)."""
+"""Properties of a subscribe request: limits for incomplete messages (see protocol.chunk_limits). Absent: none
+(0.25)."""
 
 
 class Verdict(IntEnum):
@@ -60,7 +60,7 @@ REASONS = {
     Verdict.MALFORMED: "chunk_id is not one of 0 to num_chunks_from_msg - 1",
     Verdict.DISAGREES: "num_chunks_from_msg differs from that of chunk 0",
 }
-"""Why an entry with that verdict is not part of a complete message."""
+"""Why an entry with this verdict belongs to no complete message."""
 
 
 def chunk_count(payload_bytes: int, chunk_payload_bytes: int) -> int:
@@ -170,7 +170,7 @@ def none_open(count: int) -> Open:
 
 
 WRONG_SIZE = "its chunks have %d bytes%s together, and one of them gives the message %d (total_chunk_msg_size)"
-"""What :func:`wrong_size` says, and Spark's ``format_string``: of the bytes, whether more come, and the size."""
+"""The text of :func:`wrong_size`, and of Spark's ``format_string``: bytes, whether more come, and the size."""
 
 
 def wrong_size(payload_bytes: int, said: Iterable[int | None], *, is_whole: bool = True) -> str | None:

@@ -15,13 +15,13 @@ from typing import NamedTuple
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
 
 NOT_RUN, RUNNING, SUCCESS, ERROR = "NOT_RUN", "RUNNING", "SUCCESS", "ERROR"
-"""What became of the last compaction of a topic (LongRunningProcessStatus)."""
+"""The states of a topic's last compaction (LongRunningProcessStatus)."""
 
 IS_READ_COMPACTED = "is_read_compacted"
-"""Property of a subscribe request, "true" where the consumer reads the compacted view."""
+"""Property of a subscribe request: "true" if the consumer reads the compacted view."""
 
 TAG_BYTES = 16
-"""What encryption adds to a payload (payloads.encryption)."""
+"""Bytes that encryption adds to a payload (payloads.encryption)."""
 
 
 class Keyed(NamedTuple):

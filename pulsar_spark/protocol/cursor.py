@@ -14,23 +14,23 @@ from pulsar_spark.protocol import ack_set as ack_sets
 
 ACKNOWLEDGED, PENDING, REPLAY = "acknowledged", "pending", "replay"
 UNREAD = "unread"
-"""What no range says: entries never delivered."""
+"""Entries never delivered, which no range includes."""
 DEAD = "dead"
-"""What the plan says of entries given back too often; once their letters are due they count as acknowledged."""
+"""Entries given back too often, in the plan; once their letters are due they count as acknowledged."""
 DELIVERY_ROUND = "delivery_round"
-"""Property of an acknowledgement that means, of its positions, those that this round delivered to the consumer and that
-are still with it: what is delivered by lane is known by that, and others' entries lie between."""
+"""Property of an acknowledgement: it includes only the positions that this round delivered to the consumer and
+that are still pending there. Deliveries by lane need it, because others' entries lie between."""
 
 IS_UNSEEN = "is_unseen"
-"""Property of a negative acknowledgement, "true" where the application was shown none of its entries: a consumer may
-give back what came too early for the order of a key. They come again at once, and that counts as no redelivery."""
+"""Property of a negative acknowledgement: "true" if the application saw none of its entries, as they came too
+early for the order of a key. They come again at once, uncounted."""
 
 UNSEEN = {IS_UNSEEN: "true"}
-"""The properties of a request that has only :data:`IS_UNSEEN`."""
+"""The properties of a request with :data:`IS_UNSEEN` alone."""
 
 SINCE_ROUND = "since_round"
-"""Property of a request to redeliver all: only what this round delivered to the consumer from the request's ``first``
-place on, and all that later rounds did. The application was shown none of it (see :data:`IS_UNSEEN`)."""
+"""Property of a request to redeliver all: only deliveries of this round from the request's ``first`` place on,
+and of later rounds, none of which the application saw (see :data:`IS_UNSEEN`)."""
 
 
 class Range(NamedTuple):

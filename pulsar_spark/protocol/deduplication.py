@@ -21,7 +21,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 PREFIX = "pulsar_spark.dedup/"
-"""What the names of all these transactions begin with."""
+"""The prefix of all these transaction identifiers."""
 _LONGEST_NAME = 200
 
 

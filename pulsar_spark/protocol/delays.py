@@ -16,30 +16,30 @@ DUE_BASE = 1 << 60
 """The virtual position of number 0."""
 
 APART_BASE = 1 << 61
-"""The virtual position of position 0 as that of an entry *apart*: one of the due lane that is kept by position, because
-it was acknowledged, in part or as a whole, or rescheduled before it was due."""
+"""The virtual position of position 0 as an entry *apart*: a delayed entry kept by position, because it was
+acknowledged, at least in part, or rescheduled before it was due."""
 
 AXES_END = 1 << 62
-"""Behind all positions, virtual ones too."""
+"""Above all positions, virtual ones included."""
 
 LAST_TIME = MAX_LONG // 1000 * 1000
-"""The last deliver time there is, in microseconds: of those in whole milliseconds."""
+"""The last deliver time in whole milliseconds, in microseconds."""
 
 MAX_MS = MAX_LONG // 1000 - 1
-"""The last instant that may be asked for, in milliseconds since 1970: tables count microseconds in 64 bits."""
+"""The last deliver time of a request, in milliseconds since 1970: tables count microseconds in 64 bits."""
 
 DUE_LANE = "due"
-"""The lane, as rows name it, whose ranges are of virtual positions."""
+"""The name, in rows, of the lane with ranges of virtual positions."""
 
 CANCEL = "cancel"
-"""Property of an acknowledgement that means, of its positions, those that wait for their deliver time."""
+"""Property of an acknowledgement: it includes only positions that wait for their deliver time."""
 
 DELIVER_AT_MS = "deliver_at_ms"
-"""Property of a request to reschedule: until when its entries wait from then on, in milliseconds since 1970."""
+"""Property of a request to reschedule: the new deliver time, in milliseconds since 1970."""
 
 POSITIONS = "positions"
-"""Property of a request to cancel or reschedule that means, between its first position and its last, these only, as
-:func:`~pulsar_spark.protocol.packing.named` writes them: thousands that lie scattered are one request."""
+"""Property of a request to cancel or reschedule: only these positions between its first and last, as written by
+:func:`~pulsar_spark.protocol.packing.named`. So one request can name thousands of scattered ones."""
 
 
 OneOrMany = TypeVar("OneOrMany", int, np.ndarray)
@@ -178,7 +178,7 @@ def visible_mark_delete(mark_delete: int, first_waiting: int | None) -> int:
 
 WIDEST_MERGE = 4
 MAX_NUM_BUCKETS = 20
-"""Pulsar's ``delayedDeliveryMaxNumBuckets``, by default; there it is -1, without limit."""
+"""Default of Pulsar's ``delayedDeliveryMaxNumBuckets``; there it is -1, without limit."""
 
 
 def buckets_to_merge(entries: Sequence[int], first_times: Sequence[int | None]) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 A hash **drains**, and is not delivered, while a consumer other than its owner has entries of it (semantics 2.41,
 PIP-379, DrainingHashesTracker; golden l). It is derived, never counted (0.29). Entries of a hash also wait for an
-earlier returned entry (0.22, against 2.37). With ``allow_out_of_order_delivery`` (2.35) none waits.
+earlier entry that was given back (0.22, against 2.37). With ``allow_out_of_order_delivery`` (2.35) none waits.
 
 For comparison, 3.2.3: consumers that joined while entries were out get only earlier ones until mark-delete reaches
 the place of the first join (2.32-2.34).
@@ -37,7 +37,7 @@ class NothingWaits:
 
 class Out(NamedTuple):
     """Entries that are out, as parallel arrays: hashes, positions, and whether a consumer other than the owner has
-    them (else they were returned and wait).
+    them (else they were given back and wait).
     """
 
     hashes: np.ndarray

@@ -15,7 +15,7 @@ from pulsar_spark.protocol.policies import EVICT
 MINUTE = 60_000_000
 EVICTION_TARGET = 0.9
 SMALL_BACKLOG = 1000
-"""Below so many entries a connected subscription's backlog is small (MINIMUM_BACKLOG_FOR_EXPIRY_CHECK)."""
+"""A connected subscription's backlog is small below this number of entries (MINIMUM_BACKLOG_FOR_EXPIRY_CHECK)."""
 
 
 class Delayed(NamedTuple):

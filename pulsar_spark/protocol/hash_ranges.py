@@ -67,10 +67,10 @@ def owner(ranges: Sequence[OwnedRange], axis: Axis, hash_code: int) -> str | Non
 
 
 NOBODY = -1
-"""The number of no consumer."""
+"""The number for no consumer."""
 
 _TABLE_BITS = 17
-"""A table has as many rows as this many bits count at most: small enough for a processor's cache."""
+"""Bits of the most rows of a table, which fit into a processor's cache."""
 
 
 class Stretch(NamedTuple):

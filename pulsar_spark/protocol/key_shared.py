@@ -60,7 +60,7 @@ class KeySharedRules(NamedTuple):
 
 
 RULES = tuple(f"subscription_key_shared_{field}" for field in KeySharedRules._fields[2:])
-"""The policies among them."""
+"""The policies of Key_Shared subscriptions."""
 
 
 def key_shared_meta(properties: Mapping[str, str]) -> KeySharedMeta:

@@ -21,7 +21,7 @@ import numpy as np
 from pulsar_spark.protocol.hash_ranges import Axis, HashTable, OwnedRange, Stretch, stretches
 
 MOST_SHARES = 1024
-"""Lanes of one stretch at most."""
+"""The most lanes that share one stretch."""
 
 
 class HashRange(NamedTuple):

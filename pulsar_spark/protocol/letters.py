@@ -22,36 +22,35 @@ ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID_LEGACY = "ORIGIN_MESSAGE_ID", "ORIGIN_MESSA
 RECONSUME_TIMES, DELAY_TIME = "RECONSUMETIMES", "DELAY_TIME"
 CAUSE, ATTEMPTS = "DEAD_LETTER_CAUSE", "DEAD_LETTER_ATTEMPTS"
 REPLAYS = "DEAD_LETTER_REPLAYS"
-"""How often a message was sent back out of a dead letter topic; it stays with the message, through retries and into its
-next dead letter."""
+"""How often a message was sent back from a dead letter topic; kept through retries and into its next dead letter."""
 BOOKKEEPING = (CAUSE, ATTEMPTS, RECONSUME_TIMES, DELAY_TIME)
-"""What a letter says of its own way here. A message sent back starts without it; the properties that name the first
-origin stay."""
+"""What a letter says about its own way. A reprocessed message starts without it; properties of its first origin
+stay."""
 
 UNKNOWN_CAUSE = "unknown"
-"""Of a letter that does not say why it was written."""
+"""For a letter that gives no cause."""
 
 SYSTEM_NAMES = frozenset(
     (REAL_TOPIC, REAL_SUBSCRIPTION, ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID_LEGACY, RECONSUME_TIMES, REPLAYS)
 )
-"""Properties of letters that nobody but the system sets."""
+"""Properties of letters that only the system sets."""
 REPROCESSED = "reprocess-"
-"""Before the name of a job in that of its producer."""
+"""Prefix of a job's name in the name of its producer."""
 
 CAUSE_REDELIVERED = "max_redeliver_count"
 CAUSE_RECONSUMED = "max_reconsume_times"
 
 RETRY_LETTER, DEAD_LETTER = "retry", "dead"
-"""Kinds of letters, as the rows of a round name them."""
+"""Kinds of letters, as in rows of a round."""
 
 NAME_DEAD_LETTER_TOPIC = "Name one with the policy's dead_letter_topic, or use shorter names"
-"""What to do where a dead letter topic's name cannot be."""
+"""The advice if the name of a dead letter topic is invalid."""
 
 LATEST_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, where Python's calendar ends."""
+"""The last millisecond of the year 9999, the end of Python's calendar."""
 
 _OWN = "property."
-"""Before the names of the letter's own properties in those of a request."""
+"""Prefix of the letter's own properties in those of a request."""
 
 
 def is_too_often(times, most):

@@ -13,7 +13,7 @@ SUBSCRIPTION_TYPES = (*SINGLE_ACTIVE, "Shared", KEY_SHARED)
 
 DEFAULT_LEASE_MS = 30_000
 MOST_LEASE_MS = 24 * 60 * 60 * 1000
-"""A day, the most a client can ask for."""
+"""The longest lease a client can request: a day."""
 
 
 def refusal(wanted: str, *, present: str | None, consumers: Collection, most: int) -> tuple[str, str] | None:

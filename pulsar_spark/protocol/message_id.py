@@ -18,7 +18,7 @@ from pulsar_spark.errors import InvalidMessageId
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _UINT64 = 1 << 64
 MAX_LONG = (1 << 63) - 1
-"""The highest number that Pulsar's protocol, and a table, can hold."""
+"""The highest number in Pulsar's protocol and in a table."""
 _MAX_INT = (1 << 31) - 1
 _PRINTED = re.compile(r"\(?([0-9]{1,18})[:,]([0-9]{1,18})(?:[:,](-1|[0-9]{1,9}))?(?:[:,](-1|[0-9]{1,9}))?\)?")
 _ID_FIELDS = {1: "ledger_id", 2: "entry_id", 3: "partition", 4: "batch_index"}

@@ -10,9 +10,9 @@ import numpy as np
 from pulsar_spark.protocol.sticky_key import MAX_HASH, sticky_key_hash
 
 LONG = 256
-"""Bytes from which on a key is hashed by itself."""
+"""Keys of this many bytes or more are hashed one by one."""
 _BLOCK = 1 << 16
-"""So many keys at a time fit into a processor's cache."""
+"""Keys at a time, which fit into a processor's cache."""
 _FIRST_FACTOR, _SECOND_FACTOR = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _STEP_FACTOR, _ADDEND = np.uint32(5), np.uint32(0xE6546B64)
 _LAST_FACTORS = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)

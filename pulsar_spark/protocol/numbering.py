@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pulsar_spark.errors import CorruptState
 
 NO_POSITION = -1
-"""``first_position`` of a run that nobody has numbered."""
+"""``first_position`` of a run without numbers."""
 
 
 class NotAPublish(CorruptState):

@@ -5,7 +5,7 @@ then what left the queue, once that is half of it. With queue size 0, each waiti
 
 **A queue that grows.** A round brings at most one queue. So the queue grows fourfold, up to ``most``, if a round
 finds it empty and brings at least half of it. It grows again once a queue full was taken. It shrinks to two
-seconds' worth of taken messages, at least the requested size, by requesting less or returning unseen messages
+seconds' worth of taken messages, at least the requested size, by requesting less or giving back unseen messages
 (:meth:`Permits.too_many`). Source: PIP-74, ConsumerBase.expectMoreIncomingMessages and
 ConsumerImpl.updateAutoScaleReceiverQueueHint, which double and shrink by memory.
 
@@ -13,11 +13,10 @@ At its largest size it requests permits early, with any other request (:meth:`Pe
 """
 
 GROWTH = 4
-"""A queue that is too small grows so many times as large. Rounds are what the first messages of a backlog cost: twice
-as large, a queue took twice as many of them until it was as large as it may be."""
+"""The factor by which a queue grows. Each step costs a round; a factor of two would take twice as many."""
 
 IDLE_LOOKS = 10
-"""After so many looks in a row at an empty queue of which nothing was taken, it is larger than anybody needs."""
+"""A queue that was empty and unused at so many looks in a row is too large."""
 
 
 class Permits:
@@ -127,8 +126,8 @@ class Permits:
         return self._paid(messages) if self.queue_size else self._wanted
 
     def too_many(self, queued: int) -> int:
-        """How many of the *queued* messages to return, because the queue shrinks to two seconds' worth; call it once a
-        second.
+        """How many of the *queued* messages to give back, because the queue shrinks to two seconds' worth; call it
+        once a second.
 
         >>> permits = Permits(queue_size=4, most=16)
         >>> permits.queue_size, waits = 16, [0, 16, 16]
@@ -145,7 +144,7 @@ class Permits:
         return self._debt
 
     def give_back(self, messages: int) -> int:
-        """These waiting messages (possibly none) were returned: permits for them, less what a shrunk queue owes, and
+        """These waiting messages (possibly none) were given back: permits for them, less what a shrunk queue owes, and
         for those that left, if due.
         """
         return self._paid(messages) + self._ask()

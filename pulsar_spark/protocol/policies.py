@@ -19,23 +19,23 @@ DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS, DELAYED_DELIVERY_MAX_DELAY_MS
     "delayed_delivery_tick_ms",
     "delayed_delivery_max_delay_ms",
 )
-"""Policies that say whether deliver times count, how far apart the rounds are that are made for them, and how long a
-message may wait, 0 for as long as it likes (:func:`max_delay_ms`)."""
+"""Policies of delayed delivery: whether it is active, the least time between rounds for due messages alone, and
+the longest delay, 0 for no limit (:func:`max_delay_ms`)."""
 
 HOUSEKEEPING, HISTORY_SECONDS, TIME_TRAVEL_SECONDS = (
     "housekeeping",
     "history_retention_seconds",
     "time_travel_retention_seconds",
 )
-"""Policies that say whether a broker keeps tables small by itself, how long it keeps rounds and requests that only tell
-what happened, and how long files and log entries that only older versions of a table need."""
+"""Policies of housekeeping: whether a broker does it automatically, and how long it keeps old rounds and
+requests, and files and log entries of older versions."""
 
 SCHEMA_COMPATIBILITY_STRATEGY, ALLOW_AUTO_UPDATE_SCHEMA, SCHEMA_VALIDATION_ENFORCED = (
     "schema_compatibility_strategy",
     "is_allow_auto_update_schema",
     "schema_validation_enforced",
 )
-"""Policies of the schemas that a topic keeps; what they mean is said in protocol.schema_compatibility."""
+"""Policies of a topic's schemas (protocol.schema_compatibility)."""
 SCHEMA_STRATEGIES = (
     "UNDEFINED",
     "ALWAYS_INCOMPATIBLE",
@@ -49,12 +49,12 @@ SCHEMA_STRATEGIES = (
 )
 
 DEDUPLICATION, INACTIVITY_TIMEOUT = "deduplication_enabled", "deduplication_producer_inactivity_timeout_minutes"
-"""Policies that say whether what a producer sends again is left out, and when its name is forgotten, 0 for never
+"""Policies of deduplication: whether it is on, and when a producer's name is forgotten, 0 for never
 (protocol.deduplication)."""
 
 COMPACTION_THRESHOLD, COMPACTION_RETAIN_NULL_KEY = "compaction_threshold", "topic_compaction_retain_null_key"
-"""Policies of compaction: above how many bytes that are not compacted a broker compacts a topic by itself, 0 for never,
-and whether messages without a key stay (protocol.compaction)."""
+"""Policies of compaction: the uncompacted bytes above which a broker compacts a topic, 0 for never, and whether
+messages without a key stay (protocol.compaction)."""
 
 POLICIES: dict[str, int | str] = {
     "max_unacked_messages_per_consumer": 50_000,
@@ -90,40 +90,38 @@ POLICIES: dict[str, int | str] = {
     ALLOW_AUTO_UPDATE_SCHEMA: 1,
     SCHEMA_VALIDATION_ENFORCED: 0,
 }
-"""Policies and their defaults; topics go before namespaces, namespaces before these. 0 is off, but for retention, where
-it is none and -1 is for ever. The tick of delayed delivery is how far apart the rounds are, at least, that are made for
-what has come due alone: it makes nothing early (semantics 0.21), and one second of it leaves nine tenths of a broker's
-time to others, however many deliver times there are. What those of Key_Shared subscriptions mean is said in
-protocol.key_shared; those of its look-ahead limit how many messages may wait to be delivered again, of one consumer and
-of all, before no new ones are read. ``max_message_size`` is how many bytes a message in one piece, or a chunk, may
-have."""
+"""Policies and their defaults; topics precede namespaces, which precede these. 0 is off, except in retention: 0
+is none, -1 for ever. The tick of delayed delivery is the least time between rounds for due messages alone; it
+makes none early (semantics 0.21), and leaves a broker time for the rest. protocol.key_shared explains those of
+Key_Shared; its look-ahead limits are how many messages may wait for redelivery before no new ones are read.
+``max_message_size`` is the bytes of a message in one piece, or of a chunk."""
 
 UNACKED_LIMITS = ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
-"""Policies that hold back who has too many unacknowledged messages."""
+"""Limits of unacknowledged messages."""
 
 CHECK_SECONDS = "ttl_check_seconds"
-"""The policy that says how often a broker looks after those of :data:`CHECKED`."""
+"""The policy for how often a broker checks those in :data:`CHECKED`."""
 
 CHECKED = ("message_ttl_seconds", "backlog_quota_bytes", "backlog_quota_seconds", "subscription_expiration_minutes")
-"""Policies that a broker looks after every :data:`CHECK_SECONDS`, so that they take effect then."""
+"""Policies that a broker checks every :data:`CHECK_SECONDS`, when they take effect."""
 
 BACKLOG_EXCEEDED = "backlog_exceeded"
-"""What the broker says of a topic whose producers are to be held or refused: "true" or "false". A fact among the
-policies, which nobody can set."""
+"""A fact among the policies, which users cannot set: whether a topic's producers are held or refused ("true" or
+"false")."""
 
 TOPIC_STOPPED = "topic_stopped"
-"""Likewise: what stops a topic, in words; absent while nothing does."""
+"""A fact: why a topic is stopped; absent otherwise."""
 
 DEDUPLICATION_SINCE = "deduplication_since"
-"""Likewise: the number of the round in which deduplication was last switched on, of whom it was switched on for."""
+"""A fact: the number of the round in which an owner's deduplication was last switched on."""
 
 DEDUPLICATION_GOES_ON = "deduplication_goes_on"
-"""Likewise of whom the policy was taken from while it was on, and for whom it goes on by its namespace's or the root's:
-since when that one is on, which does not count here."""
+"""A fact about an owner whose policy was removed while it was on, and that is still deduplicated by its
+namespace or the root: since when theirs is on, which does not count here."""
 
 BROKER, BROKER_BLOCKED = "broker", "broker_dispatching_blocked"
-"""Whose policies hold for all of a root; and what the broker says of itself: whether too many messages are
-unacknowledged on all its subscriptions together (protocol.unacked_limit)."""
+"""The owner of policies for a whole root; and a fact about it: whether all its subscriptions together have too
+many unacknowledged messages (protocol.unacked_limit)."""
 
 MOST_INT32 = (1 << 31) - 1
 _MOST = {
@@ -145,7 +143,7 @@ _MOST = {
     SCHEMA_VALIDATION_ENFORCED: 1,
 }
 _TEXTS = {"backlog_quota_policy": QUOTA_POLICIES, SCHEMA_COMPATIBILITY_STRATEGY: SCHEMA_STRATEGIES}
-"""The values of policies that are no numbers."""
+"""The values of policies that are not numbers."""
 _NUMBER = re.compile("-?[0-9]{1,19}", re.ASCII)
 _LEAST = {
     "ttl_check_seconds": 1,

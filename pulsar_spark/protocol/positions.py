@@ -42,7 +42,7 @@ def as_array(spans: Iterable[tuple[int, int]]) -> np.ndarray:
 
 
 NEAR = 1024
-"""So many entries between two that are asked for are read along, rather than two stretches one by one."""
+"""Ranges with at most so many entries between them are read in one stretch."""
 
 
 def clusters(firsts: np.ndarray, lasts: np.ndarray) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pulsar_spark.errors import InvalidConfiguration, shown
 
 MOST = 10**15
-"""The highest number a request may give: as milliseconds still a time that tables can hold."""
+"""The highest number in a request; as milliseconds, tables can hold it as a time."""
 
 
 def is_said(properties: Mapping[str, str], name: str) -> bool:

@@ -16,7 +16,7 @@ from pulsar_spark.protocol.hash_ranges import HASHES, SLOTS, SLOTS_FROM_ONE, Axi
 from pulsar_spark.protocol.sticky_key import DEFAULT_RANGE_SIZE, sticky_key_hash
 
 POINTS = 100
-"""Points of a consumer on a ring unless configured (subscriptionKeySharedConsistentHashingReplicaPoints)."""
+"""Default points of a consumer on a ring (subscriptionKeySharedConsistentHashingReplicaPoints)."""
 
 
 class Member(NamedTuple):

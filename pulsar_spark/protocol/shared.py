@@ -19,7 +19,7 @@ class InLine(Protocol):
 
 AnyConsumer = TypeVar("AnyConsumer", bound=InLine)
 LAPS = (0, 1)
-"""A fair share each, then what is left of each one's permits."""
+"""First a fair share each, then the rest of each consumer's permits."""
 
 
 class Turn(NamedTuple):

@@ -14,7 +14,7 @@ NONE_KEY = b"NONE_KEY"
 DEFAULT_RANGE_SIZE = 65536
 
 MAX_HASH = 0x7FFFFFFF
-"""The highest hash of a key, whatever hashes it: 31 bits."""
+"""The highest hash of a key: 31 bits."""
 
 _UINT32 = 0xFFFFFFFF
 _UINT64 = 0xFFFFFFFFFFFFFFFF

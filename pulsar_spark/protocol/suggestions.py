@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pulsar_spark.errors import SubscriptionNotFound
 
 MOST_COMPARED = 10_000
-"""Names that are compared at most, so that a refusal in a large root takes no longer than a moment."""
+"""The most names compared, so that an error in a large root stays quick."""
 _MOST_NAMED = 3
 
 

@@ -14,9 +14,9 @@ MAX_NAME_LENGTH = 200
 SCHEME = "persistent"
 DEFAULT_NAMESPACE = ("public", "default")
 MAX_OWN_NAME_LENGTH = 1000
-"""Characters of a subscription's or a consumer's name."""
+"""The most characters of a subscription's or consumer's name."""
 RESERVED_SUBSCRIPTIONS = re.compile(r"pulsar\.repl.*|pulsar\.dedup", re.DOTALL)
-"""Cursors that brokers of Pulsar keep for themselves."""
+"""Cursors of Pulsar's own brokers."""
 _NAMED_ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _PARTITION = re.compile(r"(?P<base>.+)-partition-(?P<index>0|[1-9][0-9]{0,8})", re.DOTALL)

@@ -8,10 +8,10 @@ half of it, or all below half of the limit. Instead of Pulsar's 30 s timer, each
 from typing import NamedTuple
 
 SHARE = 0.16
-"""maxUnackedMessagesPerSubscriptionOnBrokerBlocked, which is no option here."""
+"""maxUnackedMessagesPerSubscriptionOnBrokerBlocked, not configurable here."""
 
 BLOCKED_BY_BROKER = "blocked_by_broker"
-"""What the row of a cursor says that is held back."""
+"""The status of a cursor that the limit blocks."""
 
 
 class BrokerLimit(NamedTuple):
