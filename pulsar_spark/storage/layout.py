@@ -63,8 +63,8 @@ def _too_long(name: str, encoded: str, most: int) -> InvalidTopicName:
 
 
 def beside(table: str | os.PathLike, suffix: str) -> AnyPath:
-    """The path of a table's file beside it, under a name that no topic has; a digest replaces too long a table's
-    name.
+    """The path of a table's file beside it, under a name that no topic has; a digest replaces a table's name that is
+    too long.
     """
     folder = path_of(table)
     name = f".{folder.name}{suffix}"

@@ -117,8 +117,8 @@ def _fault_of_files(table: AnyPath, error: Exception) -> str | None:
 
 
 def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
-    """The table before any commit that is broken or has unknown requirements. :class:`CorruptState` if no version is
-    readable, TableNotFoundError without a table.
+    """The table's latest version before a commit that is broken or has unknown requirements. :class:`CorruptState` if
+    none is readable, TableNotFoundError without a table.
     """
     try:
         return open_table(path)

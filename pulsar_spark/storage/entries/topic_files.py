@@ -1,4 +1,4 @@
-"""Which files hold the rows of a publish now: asked before any file of a topic is read.
+"""Which files hold the rows of a publish now: every reader of a topic's files looks here first.
 
 DELETE, UPDATE, MERGE and RESTORE may replace the published file that ``ledgers`` names. So publishes before the latest
 commit that removes are looked up in the table's present files. OPTIMIZE and trimming matter only once a file is gone.

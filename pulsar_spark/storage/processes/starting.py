@@ -87,7 +87,7 @@ class StartingSign:
 
 
 def announce_start(root: str | os.PathLike) -> None:
-    """Make the root and the sign before Spark starts. An impossible root is refused; the broker handles passing disk
+    """Make the root and the sign before Spark starts. An impossible root is refused; the broker handles temporary disk
     faults.
     """
     layout = Layout(root)

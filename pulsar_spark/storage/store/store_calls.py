@@ -70,7 +70,7 @@ class StoreCalls:
         return found
 
     def size(self, name: str | ObjectPath) -> int:
-        """The object's bytes, without a call if just created here."""
+        """The object's bytes, without a call if it was created here a moment ago."""
         with self._lock:
             made = self._made.pop(self._key(name), None)
         return self.head(name)["size"] if made is None else made

@@ -1,4 +1,4 @@
-"""Errors of an object store as this package's: passing faults as ``OSError``, and named errors for a wrong root. They
+"""Errors of an object store as this package's: temporary faults as ``OSError``, and named errors for a wrong root. They
 have the store's code and first line, never credentials.
 """
 

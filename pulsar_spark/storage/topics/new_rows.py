@@ -32,8 +32,8 @@ class NewRows(NamedTuple):
 
 @contextlib.contextmanager
 def new_rows(table: AnyPath, files: Sequence[StagedFile], highest: Mapping[str, int], since: int) -> Iterator[NewRows]:
-    """The new rows of *files*, in order, if *highest* is stored; files not moved into the table are deleted after the
-    block. Rows without name or sequence id are new.
+    """The new rows of *files*, in order, given the *highest* stored sequence ids; files not moved into the table are
+    deleted after the block. Rows without name or sequence id are new.
     """
     folder, search, left = StagedFolder(table), _Search(highest, since), []
     try:

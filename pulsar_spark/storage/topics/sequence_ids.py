@@ -20,8 +20,8 @@ _TRANSACTIONS = ["txn.appId", "txn.version", "txn.lastUpdated"]
 
 
 class SequenceIds:
-    """The highest sequence id of each transaction that *is_wanted*, without those not updated for *forgotten_ms* (0:
-    all) at the first read.
+    """The highest sequence id of each transaction that *is_wanted*. The first read forgets those not updated for
+    *forgotten_ms* (0 forgets none).
     """
 
     def __init__(
