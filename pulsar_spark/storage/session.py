@@ -188,7 +188,7 @@ def quoted(name: str) -> str:
 
 
 def class_archive() -> Path:
-    """Where the archive of Spark's classes lies, if made (see broker.class_archive). Other JVMs ignore it."""
+    """Where the archive of Spark's classes lies, if made (see broker.service.class_archive). Other JVMs ignore it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "pulsar_spark" / f"spark-{pyspark.__version__}-delta-{version('delta-spark')}.jsa"
 

@@ -1,7 +1,7 @@
 """Read the row groups of a topic's Parquet files that can hold given entries, as footers show.
 
-A damaged row group (see storage.topic_files) is reported by the entries it should hold. Page checksums are verified if
-present.
+A damaged row group (see storage.entries.topic_files) is reported by the entries it should hold. Page checksums are
+verified if present.
 """
 
 import threading

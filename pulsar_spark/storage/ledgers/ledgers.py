@@ -1,6 +1,6 @@
 """The ``ledgers`` table: where every entry of a topic lies, in memory by partition.
 
-It is a projection of ``messages`` (see storage.publishes), so rows written before a crash are read back.
+It is a projection of ``messages`` (see storage.ledgers.publishes), so rows written before a crash are read back.
 """
 
 from collections.abc import Iterable, Iterator

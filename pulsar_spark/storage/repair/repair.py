@@ -1,5 +1,5 @@
-"""Repair what :mod:`~pulsar_spark.storage.examination` finds: broken or missing commits, unreadable checkpoints, lost
-ledger rows.
+"""Repair what :mod:`~pulsar_spark.storage.repair.examination` finds: broken or missing commits, unreadable checkpoints,
+lost ledger rows.
 
 A broken commit is written again from data files that no other commit names. These are found by the rest of its text, or
 by round (``cursor_ledger``), publish id (topics), and age. If that leaves several, the caller names the files. The

@@ -60,7 +60,7 @@ def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "
     """Open a bucket; *is_hasty* gives up soon, *is_once* never retries.
 
     :class:`InvalidUrl` without the library, :class:`ConnectError` for invalid credentials; also errors of
-    :class:`~pulsar_spark.storage.volumes.Volume`.
+    :class:`~pulsar_spark.storage.store.volumes.Volume`.
     """
     try:
         from obstore.exceptions import BaseError

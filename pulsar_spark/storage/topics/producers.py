@@ -2,7 +2,7 @@
 
 Rule: AbstractTopic.addProducer of Apache Pulsar: a name belongs to one producer, and an exclusive one must see others.
 ``_producers/<id>`` has name, partitions, and whether it waits; the next reader removes a dead process's. Messages do
-not depend on it: the topic's log has exclusive claims (see storage.exclusive) and sequence ids (see
+not depend on it: the topic's log has exclusive claims (see storage.topics.exclusive) and sequence ids (see
 protocol.deduplication).
 """
 
