@@ -47,8 +47,8 @@ def _check_in_time(request: Request, now: int) -> None:
     until = number_of(request, VALID_UNTIL, least=0)
     if now > until * 1000:
         raise Timeout(
-            f"{request.kind}: the request was valid until {from_micros(until * 1000):%Y-%m-%d %H:%M:%S} UTC and was "
-            f"met {now // 1000 - until} ms later, so it was not executed: try again; if it is always late, "
+            f"{request.kind}: the request was valid until {from_micros(until * 1000):%Y-%m-%d %H:%M:%S} UTC and the "
+            f"broker read it {now // 1000 - until} ms later, so it was not executed: try again; if it is always late, "
             "compare the clocks of the two machines"
         )
 
