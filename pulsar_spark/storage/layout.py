@@ -1,9 +1,8 @@
 """Where tables lie: names to paths under a root and back, reversibly.
 
 A topic's table is ``<root>/<tenant>/<namespace>/<topic>``, a broker's ``<root>/_bundles/<bundle>/<table>``. Small
-letters, digits, ``-`` and inner dots stay, ``_`` becomes ``__``, other bytes ``_xx``. So names that differ in case stay
-apart, and none leaves the root or meets ``_bundles``. Topics' names leave room for the files beside them
-(:func:`beside`).
+letters, digits, ``-`` and inner dots stay, ``_`` becomes ``__``, other bytes ``_xx``, so that names which differ in
+case stay apart. Topics' names leave room for the files beside them (:func:`beside`).
 """
 
 import contextlib

@@ -6,7 +6,6 @@ jars (see session_jars) and these settings:
 - Page checksums are verified, or a flipped bit of a payload would go unseen.
 - Row groups are small, so that OPTIMIZE builds none too large for memory.
 - Checkpoints use Hadoop's file systems, since file contexts start a shell.
-- A class archive, if present (:func:`class_archive`), halves the start.
 - More generated classes are cached: a round needs over a hundred.
 - The JVM of rounds uses the serial collector, with both compilers.
 

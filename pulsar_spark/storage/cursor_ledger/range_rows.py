@@ -17,8 +17,8 @@ LARGE = 16
 
 
 def facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows of a round without ranges, and the ranges, sliced if possible, since there may be millions. The others
-    are copied, because a slice keeps all rows in memory.
+    """The rows of a round without ranges, copied, since a slice keeps all rows in memory; and the ranges, sliced if
+    possible.
     """
     is_range = pc.equal(rows["kind"], "range")
     count = pc.sum(is_range).as_py() or 0

@@ -2,7 +2,7 @@
 
 A ``job`` row and its ``claim`` rows are one commit; so are a ``chunk`` row and its ``sent`` rows, after publishing. A
 claimed letter is **taken**, and free again only if its chunk is done without it. A selection is recorded only if no
-other was since the table was read; on a local disk :func:`planning` excludes others.
+other was since the table was read.
 """
 
 import contextlib

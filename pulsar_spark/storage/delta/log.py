@@ -39,8 +39,7 @@ class TableLog:
         return self.folder.is_dir()
 
     def life(self) -> tuple | None:
-        """A value that tells the table from another made in its place: the stamp of its first commit, for a stat or
-        two.
+        """The stamp of the first commit, which tells the table from another made in its place.
 
         None if another program removed that file; FileNotFoundError without a table.
         """

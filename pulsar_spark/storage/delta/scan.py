@@ -37,8 +37,7 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
     """The table at a path, in its latest or a given version; :class:`CorruptState` if it cannot be opened,
     TableNotFoundError without one.
 
-    A list of the log with a gap is repeated, since commits may cause it. Empty commits, which ``deltalake`` skips, are
-    reported.
+    A list of the log that commits left with a gap is repeated. Empty commits, which ``deltalake`` skips, are reported.
     """
     forks.use()
     place, options = store_of(path).delta(path_of(path))

@@ -61,9 +61,8 @@ def staged(
     """Run *rows* and write them, with *options* of Spark's writer; files not moved into the table are deleted after the
     block.
 
-    Tasks sort rows by partition, unless in order. *are_ms* writes timestamps in milliseconds. With *by_tasks*, tasks
-    write unsorted, and *rows* lack the constants (see task_files). FileNotFoundError if the driver does not see the
-    files.
+    Tasks sort rows by partition. *are_ms* writes timestamps in milliseconds. With *by_tasks*, tasks write unsorted, and
+    *rows* lack the constants (see task_files). FileNotFoundError if the driver does not see the files.
     """
     folder = StagedFolder(table)
     try:

@@ -1,7 +1,7 @@
 """Append until the rows are surely there, once, for publishes and requests.
 
-An append that raised may have committed, so before it is repeated the log is searched for the rows, by the column that
-identifies a commit. A store's unanswered write may come even later, so the next try searches again at each version.
+An append that raised may have committed, so before it is repeated the log is searched for the rows. A store's
+unanswered write may come even later, so the next try searches again at each version.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Append to tables without a JVM (see commits and data_files).
 
 An append whose version is taken tries the next, in turn; ``append_fenced`` commits exactly the next version or nothing.
-Deletion, trimming, and Spark commits on a local disk hold the table's lock alone (:func:`append_lock`). An append
-shares it for the instant of its link, and checks that the table is still the one it opened.
+Deletion, trimming, and Spark commits on a local disk hold the table's lock alone (:func:`append_lock`); an append
+shares it for the instant of its link.
 """
 
 import contextlib

@@ -31,8 +31,6 @@ class ByTasks(NamedTuple):
 def write_task_files(rows: DataFrame, folder: AnyPath, partition_by: Sequence[str], how: ByTasks) -> list[str]:
     """Run *rows* and write them into *folder*, which tasks must see; one file per task and partition value. Returns
     sorted relative names.
-
-    A worker holds one batch and a row group's bytes of payload.
     """
     told = rows.mapInArrow(_write_into(str(folder), partition_by, how), "file string").collect()
     return sorted(row.file for row in told)

@@ -1,7 +1,7 @@
 """Hashes of entries' sticky keys, which decide the owner on Key_Shared.
 
 Rules: semantics 2.21-2.23, 0.1 (see protocol.sticky_key). An entry, also a batch (2.22), has its first message's hash,
-stored by its producer or computed here. A deleted or lost entry has no key.
+stored by its producer or computed here.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """Column values from the statistics in publish commits, ten times as fast as opening data files.
 
-Equal least and greatest values are the value of all rows, as in a file of one message or batch. Others may round both,
-so only this package's commits count. Source: the Delta protocol, "Per-file Statistics".
+Equal least and greatest values are the value of all rows. Others may round both, so only this package's commits count.
+Source: the Delta protocol, "Per-file Statistics".
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

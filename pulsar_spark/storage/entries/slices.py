@@ -2,8 +2,7 @@
 
 A message's position is ``first_position + entry_id - first_entry_id`` of its run (row of ``ledgers``). So the driver
 cuts ranges into pieces of runs and reads them by literal bounds, which skip files and row groups. More than
-:data:`MAX_BOUNDS` pieces are joined by block of entry ids, since a join by ``between`` compares all rows with all
-pieces.
+:data:`MAX_BOUNDS` pieces are joined by block of entry ids.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -157,9 +156,9 @@ def read_pieces(
     ack set are left out.
 
     - *version*: of the table as it was then.
-    - *files*: read these of its folder, in the table or not.
-    - *without*: skip these files, which hold copies of rows.
-    - *with_chunks*: if false, skip chunks.
+    - *files*: of these in its folder instead.
+    - *without*: not of these, which hold copies of rows.
+    - *with_chunks*: with chunks.
     - *where*: a filter applied first.
     """
     reader = spark.read.format("delta")

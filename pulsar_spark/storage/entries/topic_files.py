@@ -1,10 +1,8 @@
 """Which files hold the rows of a publish now: every reader of a topic's files looks here first.
 
 DELETE, UPDATE, MERGE and RESTORE may replace the published file that ``ledgers`` names. So publishes before the latest
-commit that removes are looked up in the table's present files. OPTIMIZE and trimming matter only once a file is gone.
-
-Rows are lost if the table's file is missing, incomplete or damaged; rows in no file were deleted or trimmed. Source:
-the Delta protocol, "Add File and Remove File".
+commit that removes are looked up in the table's present files. Rows are lost if the table's file is missing, incomplete
+or damaged; rows in no file were deleted or trimmed. Source: the Delta protocol, "Add File and Remove File".
 """
 
 import contextlib

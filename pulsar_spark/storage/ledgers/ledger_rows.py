@@ -14,9 +14,9 @@ def ledger_rows(topic: str, topic_id: str, numbered: dict[int, list[Run]]) -> li
 
 
 def note_rows(topic: str, topic_id: str, commit: Commit, foreign: list[AddedFile]) -> list[dict]:
-    """Notes on a commit that is no publish, without position or entries, so that readers need not look at the log.
+    """Notes on a commit that is no publish, so that readers need not look at the log.
 
-    A note without a file says that rows were removed or rewritten. One with a file has its number of foreign rows in
+    A note without a file says that rows were removed or rewritten, one with a file has its number of foreign rows in
     ``first_entry_id``.
     """
     common = dict(

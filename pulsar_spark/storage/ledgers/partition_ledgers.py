@@ -56,8 +56,7 @@ class Stretches(NamedTuple):
 
 
 class PartitionLedgers:
-    """The runs of one topic partition by position, packed in some 230 bytes each, with sums that turn positions into
-    messages.
+    """The runs of one topic partition by position, packed, with sums that turn positions into messages.
 
     Lookups are binary searches. Indexes count the runs of *past* too; *read* gives the rows below a position.
     """

@@ -1,8 +1,8 @@
 """A file that names the holder of something: machine, process, and end of the lease (Unix time).
 
-On a local disk it changes under a lock, and a holder here whose process is gone has ended. In an object store clocks
-are not compared: a holder is gone if it says so, or if the file stays unchanged for a lease's length. An unreadable
-file counts as ended (see small_file).
+On a local disk it changes under a lock, and a dead process's lease has ended. In an object store clocks are not
+compared: a lease ends if the file says so, or stays unchanged for a lease's length. An unreadable file counts as ended
+(see small_file).
 """
 
 import json

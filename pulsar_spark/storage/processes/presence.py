@@ -2,8 +2,7 @@
 
 ``<bundle>/clients/<client id>`` (see storage.processes.held_file) shows at once, on the client's machine, that its
 process is gone. Elsewhere only the lease shows it: an idle client touches its file, and a broker that sees a new time
-renews the lease. Without file locks there is no file, and an idle client sends a request. The broker removes what a
-killed client leaves.
+renews the lease. Without file locks an idle client sends a request instead.
 """
 
 import contextlib

@@ -2,11 +2,10 @@
 
 A migration adds nullable columns to each table by a commit of metadata, so both releases may read and write meanwhile.
 The last step replaces the first commit of ``cursor_ledger``, which every release reads first. So a crash leaves the
-root at the old or the new version, and running again finishes. Later migrations must keep to that.
+root at the old or the new version, and running again finishes.
 
 The lease's holder migrates: a broker at its start, or ``pulsar-spark migrate``. Older releases then get
-:class:`NewerLayout`, open clients at their next append to the broker's tables (``TableLog.life``). A broken or foreign
-topic, or one with another column of that name, stays as it is, and ``doctor`` names it.
+:class:`NewerLayout`. A broken topic stays as it is, and ``doctor`` names it.
 """
 
 import contextlib
@@ -80,8 +79,8 @@ class Migrated(NamedTuple):
 
 
 def add_columns(fields: list[dict], spec: TableSpec, to: int) -> list[dict]:
-    """Add to *fields* the columns of *spec* since version *to* that the table lacks; :class:`NotAllowedError` if one
-    exists with another type.
+    """Add to *fields* the missing columns of *spec* since version *to*; :class:`NotAllowedError` if one exists with
+    another type.
     """
     there = {field["name"].lower(): field for field in fields}
     wanted = pa.schema([(column.name, column.type) for column in spec.columns if column.since == to])
@@ -133,8 +132,8 @@ def migrate_at_start(layout: Layout, broker_id: str) -> None:
 
 
 def migrate_by_hand(layout: Layout, *, dry_run: bool = False) -> Migrated:
-    """Migrate without a broker; :class:`NotAllowedError` while one serves the root. A dry run only lists changes, at
-    any time.
+    """Migrate without a broker, or only list changes; :class:`NotAllowedError` while one serves the root, except for a
+    dry run.
     """
     if dry_run:
         return migrate_root(layout, dry_run=True)
@@ -170,9 +169,7 @@ def _take_all(layout: Layout, leases: Sequence[BundleLease]) -> None:
 
 
 def raise_layout(layout: Layout, version: int) -> None:
-    """Raise a bundle's tables to at least layout *version*, for its lease's holder; older releases are refused from
-    then on.
-    """
+    """Raise a bundle's tables to at least layout *version*, for its lease's holder."""
     for path in _broker_tables(layout):
         _redefine(path, version)
         with lock_where_there_is_one(path):
@@ -185,8 +182,7 @@ def raise_layout(layout: Layout, version: int) -> None:
 def migrate_root(layout: Layout, *, hold: Callable[[], None] = lambda: None, dry_run: bool = False) -> Migrated:
     """Run the missing migrations, for the lease's holder; *hold* is called between tables.
 
-    :class:`OlderLayout` if the disk refuses; the root then has the old or the new version. :class:`CorruptState` if a
-    broker's table is broken.
+    :class:`OlderLayout` if the disk refuses, :class:`CorruptState` if a broker's table is broken.
     """
     before = after = layout_version(layout)
     changes: list[Changed] = []

@@ -1,12 +1,9 @@
 """Repair what :mod:`~pulsar_spark.storage.repair.examination` finds: broken or missing commits, unreadable checkpoints,
 lost ledger rows.
 
-A broken commit is written again from data files that no other commit names. These are found by the rest of its text, or
-by round (``cursor_ledger``), publish id (topics), and age. If that leaves several, the caller names the files. The
-broken file stays under a hidden name.
-
-No broker may be alive in the bundle. In an object store, where others may append, files of the last hour count only if
-the broken text names them.
+A broken commit is written again from data files that no other commit names, found by the rest of its text, or by round
+(``cursor_ledger``), publish id (topics), and age. If several remain, the caller names the files. The broken file stays
+under a hidden name. No broker may be alive in the bundle.
 """
 
 import contextlib

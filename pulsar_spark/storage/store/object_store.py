@@ -230,8 +230,7 @@ class ObjectStore(StoreCalls):
         """Put *content* at the first free one of *paths*, and return it; None if none is free. Errors inside *held*
         mean that nothing was put.
 
-        A delayed writer may fill a place whose old object was removed, in front of older ones; its object is removed
-        again.
+        A delayed writer's object that fills the place of a removed one is removed again.
         """
         for path in paths:
             looked_at = time.monotonic(), time.time()

@@ -1,8 +1,8 @@
 """Volumes of Unity Catalog as roots: where one lies in an object store, and credentials for it.
 
 A mounted volume (``/Volumes``) has neither hard links nor conditional puts, so the store beneath is used (see
-object_store). The catalog lends credentials for an hour to the environment's user (``DATABRICKS_HOST`` and
-``DATABRICKS_TOKEN``, for example).
+object_store). The catalog lends credentials for an hour to the environment's user (``DATABRICKS_HOST``,
+``DATABRICKS_TOKEN``).
 """
 
 import errno

@@ -1,7 +1,7 @@
 """The rows of staged files that are no duplicates (see protocol.deduplication), as files that an append may move.
 
-Duplicates are rows stored already, and all but the first with one name and sequence id on a partition. A file without
-any is linked (copied in a store), because the append may be retried; others are rewritten.
+Duplicates are rows stored already, and all but the first with one name and sequence id on a partition. Files are linked
+(copied in a store) or rewritten, because the append may be retried.
 """
 
 import contextlib

@@ -1,9 +1,8 @@
 """The producers that clients have on a topic: one file each in the table's folder, held by its process.
 
 Rule: AbstractTopic.addProducer of Apache Pulsar: a name belongs to one producer, and an exclusive one must see others.
-``_producers/<id>`` has name, partitions, and whether it waits; the next reader removes a dead process's. Messages do
-not depend on it: the topic's log has exclusive claims (see storage.topics.exclusive) and sequence ids (see
-protocol.deduplication).
+Messages do not depend on these files: the topic's log has exclusive claims (see storage.topics.exclusive) and sequence
+ids (see protocol.deduplication).
 """
 
 import contextlib

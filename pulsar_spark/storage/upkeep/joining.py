@@ -1,9 +1,8 @@
 """Join small files of a table to larger ones while others append, remove and read.
 
 The commit changes no data: a file replaces others and has their rows in order, unless one of these was removed
-meanwhile. A joined file is as old as its youngest part. :data:`FILES` files of one size class become one, so each row
-is rewritten once per class. Up to :data:`GROUPS` joined files share a commit, because readers by publish list the files
-again after each.
+meanwhile. :data:`FILES` files of one size class become one, so each row is rewritten once per class. Up to
+:data:`GROUPS` of them share a commit, because readers by publish list the files again after each.
 """
 
 import math

@@ -1,9 +1,9 @@
 """How long a table's properties promise to keep removed files, and which left lately.
 
 The table's state forgets files after ``delta.deletedFileRetentionDuration``; for a longer promise the commits are read.
-With Delta's default of a week, checkpoints of the broker's tables would list too many, so these promise minutes
-(:func:`tell_promise`), or a number of versions (:func:`looked_back`). Source: the Delta protocol, "Remove File and Add
-Deletion Vector", "Metadata Cleanup".
+The broker's tables promise minutes (:func:`tell_promise`) or a number of versions (:func:`looked_back`): after Delta's
+week their checkpoints would be too long. Source: the Delta protocol, "Remove File and Add Deletion Vector", "Metadata
+Cleanup".
 """
 
 import re

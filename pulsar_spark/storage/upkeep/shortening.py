@@ -2,8 +2,8 @@
 Delta's clean-up.
 
 The first commit is kept under our own name (log.TableLog.life). A late follower begins again with the present table
-(log.TableLog.commits). The table is held alone; in a store, late writers notice afterwards (see object_store). Source:
-the Delta protocol, "Metadata Cleanup".
+(log.TableLog.commits). In a store, late writers notice afterwards (see object_store). Source: the Delta protocol,
+"Metadata Cleanup".
 """
 
 import time

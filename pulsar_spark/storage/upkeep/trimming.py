@@ -1,12 +1,9 @@
 """Trimming: on request, remove from a topic what every subscription has acknowledged and retention does not keep.
 
 Whole ledgers go, oldest first; the newest stays, as in Pulsar. One commit removes the files and states, per partition
-(:data:`TRIMMED`), the last ledger that is gone; the broker then moves cursors past it and refuses seeks before it.
-Files stay until ``vacuum``, so readers may finish.
-
-``deltalake``'s delete would copy rows into the change feed. A file of several ledgers goes once all may. Without
-subscriptions a retention must be set, because dead letters wait there; compacted topics keep what is not yet compacted
-(see compacted). Rules: ManagedLedgerImpl.internalTrimLedgers.
+(:data:`TRIMMED`), the last ledger that is gone. Files stay until ``vacuum``, so readers may finish. A file of several
+ledgers goes once all may. Without subscriptions a retention must be set, because dead letters wait there; compacted
+topics keep what is not yet compacted (see compacted). Rules: ManagedLedgerImpl.internalTrimLedgers.
 """
 
 from bisect import bisect_left
@@ -115,9 +112,7 @@ def trim_topic(
     before: int | None = None,
     dry_run: bool = False,
 ) -> list[Trimmed]:
-    """Trim *partitions* in one commit; returns what was (or would be) removed. Ledgers are read first, since publishers
-    wait during the decision.
-    """
+    """Trim *partitions* in one commit, for which publishers wait; returns what was (or would be) removed."""
     layout = layout_of(layout, topic.name)
     log, numbered = TableLog(topic.path), read_latest(layout, "topic").numbered_until(topic.topic_id)
     known = whole_ledgers(layout, topic.topic_id)  # at least those numbered by then

@@ -1,8 +1,8 @@
 """Keep tables quick to open and to scan, for schedulers and for a broker that keeps house (see housekeeping).
 
-OPTIMIZE and vacuum change no data, so followers of versions skip their commits (design 3.4, rules 6 and 9). Clients
-read a commit's files within seconds, brokers later. So :func:`vacuum` keeps files for an hour, those of waiting
-requests as long as they wait, and uncommitted ones for a day.
+OPTIMIZE and vacuum change no data, so followers of versions skip their commits (design 3.4, rules 6 and 9).
+:func:`vacuum` keeps files for an hour, since clients still read them, those of waiting requests as long as they wait,
+and uncommitted ones for a day.
 """
 
 import contextlib
@@ -109,8 +109,6 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
 def remove_left(path: AnyPath, versions: range) -> int:
     """Delete the files that commits of *versions* removed, unless they are the table's again or removed by later
     commits; returns how many. The caller knows that nobody reads them.
-
-    Only files found in the table's folder are deleted.
     """
     log = TableLog(path)
     left = _taken_out(log, versions)
