@@ -18,15 +18,15 @@ blocked (4.4, 4.5). The driver stores the result and computes none of it again. 
 | control fact | semantics | decided in | by the rule |
 |---|---|---|---|
 | who may join a subscription | 2.1-2.3, 0.31 | members.Members._refusal | membership.refusal |
-| which type is left when a consumer leaves | 2.1 | members.Members._leave | membership.type_of |
+| which type is left after a consumer left | 2.1 | members.Members._leave | membership.type_of |
 | who may end a subscription | 2.1 | members.Members.unsubscribe | membership.unsubscribe_refusal |
 | cumulative acknowledgement | 2.5 | acknowledgements.Acknowledgements.check_cumulative | membership.allows_cumulative |
 | who is active | 2.7-2.10 | members.Members._choose_active | failover.active_consumer |
 | in which order consumers are served | 2.14, 0.28 | gather._Gathering._add_turns | shared.turns |
-| when a consumer that takes over receives | 2.11 | members.Members._choose_active | failover.takeover_pause_ms |
-| until when a silent client is waited for | 2.2 | bundle.Bundle.renew_lease | membership.lease_end |
+| when a new active consumer receives | 2.11 | members.Members._choose_active | failover.takeover_pause_ms |
+| how long a silent client counts as connected | 2.2 | bundle.Bundle.renew_lease | membership.lease_end |
 | which lease a consumer has after a restart | 2.2 | load_bundle._load_consumers | membership.lease_ms_of |
-| whose lease ended | 2.2 | members.Members.end_leases | membership.ended_leases |
+| which leases have ended | 2.2 | members.Members.end_leases | membership.ended_leases |
 | where a subscription begins | 3.15 | desk.Desk.new_cursor | cursor.initial_read_position |
 | what a Key_Shared consumer asks for | 2.4, 2.29 | key_shared.newcomer_of | key_shared.key_shared_meta |
 | which rules a Key_Shared subscription has | 2.4, 0.4, 0.11 | key_shared.newcomer_of | key_shared.rules_for |
@@ -35,29 +35,29 @@ blocked (4.4, 4.5). The driver stores the result and computes none of it again. 
 | who owns which hashes as a consumer joins | 2.24-2.29 | key_shared.take_in | key_shared.owners_with |
 | who owns which hashes as one leaves | 2.24-2.29 | key_shared.let_go | key_shared.owners_without |
 | who owns which hashes after a restart | 2.24-2.29 | key_shared.restore | kept_owners.kept_selector |
-| who joined of late | 2.32, 2.35 | key_shared.take_in | key_shared.join_position |
-| who is no longer one of them as others leave | 2.34 | key_shared.let_go | key_shared.still_recent |
-| who has caught up with those before it | 2.34 | gather._Gathering.look_at | draining.caught_up |
-| whose each entry is | 2.23, 2.31 | keyed.owners_of | hash_ranges.Owners |
-| which hashes wait | 2.41, 0.22 | keyed.Keyed._what_waits | draining.DrainingHashes |
-| how far reading passes over what waits | 2.39 | keyed.Keyed._look_ahead_limit | draining.look_ahead_limit |
-| up to where mark-delete runs | 3.17 | paged_ranges.PagedRanges._pass_acknowledged | cursor.take_acknowledged |
-| below what waits people see mark-delete | 5.20 | due_lane.DueLane.settle | delays.visible_mark_delete |
-| below which chunks people see mark-delete | 1.16, 0.25 | chunked.Chunked.settle | chunking.mark_delete_below |
-| which chunked messages are too many | 1.14 | chunk_walk.ChunkWalk._look | chunk_limits.evictions |
-| which of them took too long | 1.15 | chunk_walk.expire_incomplete | chunk_limits.begun_too_early |
+| which consumers are newcomers | 2.32, 2.35 | key_shared.take_in | key_shared.join_position |
+| which are newcomers no longer as others leave | 2.34 | key_shared.let_go | key_shared.still_recent |
+| which newcomers have caught up | 2.34 | gather._Gathering.look_at | draining.caught_up |
+| which consumer an entry belongs to | 2.23, 2.31 | keyed.owners_of | hash_ranges.Owners |
+| which hashes drain | 2.41, 0.22 | keyed.Keyed._what_waits | draining.DrainingHashes |
+| how many waiting entries reading passes over | 2.39 | keyed.Keyed._look_ahead_limit | draining.look_ahead_limit |
+| how far mark-delete advances | 3.17 | paged_ranges.PagedRanges._pass_acknowledged | cursor.take_acknowledged |
+| which mark-delete is shown while entries wait | 5.20 | due_lane.DueLane.settle | delays.visible_mark_delete |
+| which mark-delete shows incomplete chunks | 1.16, 0.25 | chunked.Chunked.settle | chunking.mark_delete_below |
+| which chunked messages exceed the limit | 1.14 | chunk_walk.ChunkWalk._look | chunk_limits.evictions |
+| which chunked messages took too long | 1.15 | chunk_walk.expire_incomplete | chunk_limits.begun_too_early |
 | where a cursor is moved to | 3.26 | moves.Moves.seek | cursor.seek_position |
 | which policy holds for a topic | ours | bundle.Bundle.policy_text | policies.policy_text |
 | which values a policy takes | ours | requests.Intake._policy | policies.check_policy |
 | who may read compacted | ours | members.Members.subscribe | compaction.reads_compacted_refusal |
 | which topic a broker compacts by itself | ours | compaction_upkeep.CompactionUpkeep._look_at | compaction.is_wanted |
-| which messages stay of a small one | ours | compaction_small.write_small | compaction.survivors |
+| which messages of a small topic stay | ours | compaction_small.write_small | compaction.survivors |
 | since when messages are deduplicated | ours | requests.Intake._policy | policies.deduplication_marks |
-| what time to live ends | 3.29, 0.26 | maintenance._expire | expiry.expired |
-| which subscription is spared by it | 3.29 | maintenance._expire | expiry.is_spared |
+| which messages expire | 3.29, 0.26 | maintenance._expire | expiry.expired |
+| which subscriptions expiry spares | 3.29 | maintenance._expire | expiry.is_spared |
 | how large a backlog is | 3.30 | maintenance._check_quota | expiry.backlog_bytes |
 | what a quota evicts | 3.30 | maintenance._check_quota | expiry.evicted_up_to |
 | whether a quota holds producers | 3.30 | maintenance._check_in_time | expiry.holds_producers |
 | which subscription is idle for too long | 3.31 | maintenance._delete_idle | expiry.has_expired |
-| whom the broker's own limit holds back | 4.5 | unacked.hold_back | unacked_limit.BrokerLimit |
+| which subscriptions the broker's limit blocks | 4.5 | unacked.hold_back | unacked_limit.BrokerLimit |
 """

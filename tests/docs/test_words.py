@@ -62,6 +62,17 @@ def test_pages_are_read_once():
     assert failures(_is_plain, WRITTEN_BY_HAND, name_of) == {}
 
 
+def test_reference_pages_have_no_phrase_to_avoid():
+    """Help texts, policies, errors, tables and docstrings become these pages."""
+    assert failures(_avoids, [page for page in PAGES if "reference" in page.parts], name_of) == {}
+
+
+def _avoids(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    found = [f"{found[0]!r}: {instead}" for pattern, instead in AVOIDED.items() if (found := re.search(pattern, text))]
+    assert not found, "\n".join(found)
+
+
 def _is_plain(page: Path) -> None:
     sentences = prose_of(page.read_text(encoding="utf-8"))
     found = [
