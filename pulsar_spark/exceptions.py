@@ -1,8 +1,5 @@
 """``pulsar.exceptions`` for scripts: the errors of ``errors``, and those of the ``pulsar`` package that nothing here
-raises.
-
-Only the latter, about connections, credentials and transactions, are defined here, so that a script may name them
-in ``except``. New errors go into ``errors``.
+raises, so that a script may name them in ``except``. New errors go into ``errors``.
 """
 
 from pulsar_spark.errors import *  # noqa: F403 - this module is that list, and more

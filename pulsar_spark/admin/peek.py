@@ -1,8 +1,7 @@
 """Shows messages without moving anything: a subscription's backlog, or an entry by its place. No broker is needed.
 
-Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. The backlog includes pending
-messages. Ours: acknowledged messages of a batch are left out. A chunked message is listed at its last chunk; any
-chunk names it.
+Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. Ours: acknowledged messages
+of a batch are left out. A chunked message is listed at its last chunk; any chunk names it.
 """
 
 from collections.abc import Iterable, Iterator

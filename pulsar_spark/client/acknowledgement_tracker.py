@@ -1,9 +1,8 @@
 """Collects and sends a consumer's acknowledgements and negative acknowledgements on one topic partition.
 
-Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16).
-Acknowledgements wait for the group time or a full group, and a moment more for a flow, because each request costs
-the broker a round. A negative acknowledgement waits at most half of its delay. Left out: deadlines rounded down to
-a grid (4.20).
+Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16), without the
+grid of deadlines (4.20). Both wait a moment longer for a flow, because each request costs the broker a round;
+negative ones at most half of their delay.
 """
 
 import sys

@@ -1,8 +1,7 @@
 """Order per key on Key_Shared after a message was given back: later messages of its hash wait until it comes again.
 
-The broker holds back later entries once a round has read the give-back (semantics 0.22). The client gives back,
-unseen, those of earlier rounds: a delivery says which requests its round had read. (Pulsar's client hands out what
-is in its queue.)
+The broker holds back later entries once a round has read the give-back (semantics 0.22). Those of earlier rounds
+are given back unseen; a delivery says what its round had read. (Pulsar's client hands out what is in its queue.)
 """
 
 import itertools

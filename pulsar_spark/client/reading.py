@@ -1,9 +1,8 @@
 """Reads the messages of a delivery, in the thread that takes them.
 
-Deleted messages are acknowledged; lost ones raise an error that names them. If entries of a lane are gone, a
-delivery that lacks entries reports all gone ones between its ends.
-
-Due entries lie anywhere in the topic; some megabytes are read together, so that each row group is decoded once.
+Deleted messages are acknowledged; lost ones raise an error that names them. A delivery of a lane that lacks entries
+reports all gone ones between its ends. Some megabytes of due entries, which lie anywhere in the topic, are read
+together.
 """
 
 from collections.abc import Generator, Iterable, Iterator

@@ -1,8 +1,8 @@
 """Schemas of topics for producers, consumers and readers: added, compared, looked up.
 
-Rules are in protocol.schema_compatibility; policies are those the broker last committed. A consumer's schema is
-kept if the topic has no schema and no messages (Pulsar's ``addSchemaIfIdleOrCheckCompatible``). Ours: with messages
-but no schema, any consumer is accepted, because letters and rows of SQL have none.
+A consumer's schema is kept if the topic has no schema and no messages (Pulsar's
+``addSchemaIfIdleOrCheckCompatible``). Ours: with messages but no schema, any consumer is accepted, because letters
+and rows of SQL have none.
 """
 
 import time

@@ -1,8 +1,8 @@
 """Seek: the position that a message id or a time moves the cursor to.
 
-The cursor moves to the entry of the message (semantics 3.26), for a chunked one to its first chunk (1.7). The
-consumer hides earlier indexes of the batch and, without ``start_message_id_inclusive``, the message; they stay
-unacknowledged. An id above all entries means the end, one between entries the next entry.
+It is the entry of the message (semantics 3.26), or its first chunk (1.7); an id between entries means the next one.
+The consumer hides earlier indexes of the batch and, without ``start_message_id_inclusive``, the message; they stay
+unacknowledged.
 """
 
 import time

@@ -1,9 +1,9 @@
 """One consumer on one topic partition: deliveries in, permits and acknowledgements out.
 
 A seek, a redelivery of everything, a lost connection or turn (Failover) starts a new *generation* and drops what
-was queued. So does a delivery that does not follow the last one on Exclusive and Failover (2.12). On Shared a
-redelivered entry replaces its queued one (4.13). Shrinking the queue gives back its tail and later deliveries, so
-order holds. Messages above the limit of the dead letter policy are given back unseen (4.26).
+was queued; so does an earlier delivery on Exclusive and Failover (2.12). On Shared a redelivered entry replaces its
+queued one (4.13). Shrinking the queue gives back its tail and later deliveries, so order holds. Messages above the
+limit of the dead letter policy are given back unseen (4.26).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """A topic as its log shows it: the files of each publish commit, in order, without a broker.
 
-Of a repeated publish id only the first commit counts. The ``ledgers`` table replaces commits that the log has lost.
-Trimmed ledgers are skipped, and so are rows that others added or rewrote.
+Of a repeated publish id the first commit counts. ``ledgers`` replaces commits that the log has lost. Trimmed
+ledgers are skipped, and rows that others added or rewrote.
 """
 
 import heapq

@@ -1,8 +1,7 @@
 """Acknowledgement timeouts: finds entries that have waited too long.
 
-Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.12): the time starts when the
-application gets an entry; a backoff adds to it by redelivery count. Equal timeouts are kept in order, so a tick
-looks only at expired ones.
+Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.12). Entries with equal timeouts are
+kept in order, so a tick looks only at expired ones.
 """
 
 import threading

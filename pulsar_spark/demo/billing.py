@@ -1,7 +1,5 @@
 """The demo's dead letters: flights without a tail number cannot be billed, die, are repaired by a Spark job and sent
-back.
-
-They go to the retry letter topic of the Shared subscription ``billing``, so that others do not get them again.
+back to the Shared subscription ``billing`` alone, through its retry letter topic.
 """
 
 import numpy as np

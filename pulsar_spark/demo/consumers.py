@@ -1,8 +1,8 @@
-"""One consumer of the demo, in its own process: it receives, writes notes, then acknowledges. No Spark is needed.
+"""One consumer of the demo, in its own process without Spark: it receives, writes notes, then acknowledges.
 
-Notes are fixed-size records, so a killed process leaves a true account. With ``pause_at`` the consumer stops before
-acknowledging the batch that reaches that many messages, until it gets ``leave`` or ``go on``, or is killed. With a
-``handler`` refused messages die after :data:`REDELIVERIES` more attempts.
+Notes are fixed-size records, so a killed process leaves a true account. At ``pause_at`` messages the consumer stops
+before acknowledging, until it gets ``leave`` or ``go on``, or is killed. Messages that ``handler`` refuses die
+after :data:`REDELIVERIES` more attempts.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Whether values written with one Avro definition can be read with another.
 
-Rule: "Schema Resolution" of the Avro specification, as in Avro 1.11 (``Resolver``), which Pulsar's broker uses. It
-differs thus: record names count only inside unions, and an enumeration may lack symbols of the writer.
+Rule: "Schema Resolution" of the Avro specification, as in Avro 1.11 (``Resolver``), which Pulsar's broker uses.
+There, record names count only inside unions, and an enumeration may lack symbols of the writer.
 """
 
 import json

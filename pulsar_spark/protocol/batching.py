@@ -1,8 +1,7 @@
 """Batching: which messages of a producer share an entry.
 
-Rule: BatchMessageContainer and BatchMessageKeyBasedContainer of Pulsar's clients. Key-based batches close together,
-in the order of their first messages. A delayed message closes the open batches and goes alone. A batch of one
-message is stored as a plain message.
+Rule: BatchMessageContainer and BatchMessageKeyBasedContainer of Pulsar's clients. A delayed message closes the open
+batches and goes alone. A batch of one message is stored as a plain message.
 """
 
 from typing import Generic, TypeVar

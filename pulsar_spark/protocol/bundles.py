@@ -2,8 +2,7 @@
 
 Hash and names are Pulsar's: CRC-32 of a topic's full name (``NamespaceBundleFactory.getLongHashCode``), and
 ``0x00000000_0x80000000`` without its upper end, except in the last slice. Ours: bundles belong to a root, and all
-partitions of a topic share a bundle, because one table numbers them. A broker gives up a bundle only to one that
-has fewer.
+partitions of a topic share one, because one table numbers them.
 """
 
 import re

@@ -1,12 +1,11 @@
 """Compaction: the latest message of each key stays; none stays if that one is empty.
 
 Rules: AbstractTwoPhaseCompactor, PublishingOrderCompactor, RawBatchConverter.rebatchMessage, for each partition.
-Messages of a batch keep their ids. Messages without a key go unless ``topic_compaction_retain_null_key`` is set
-(``topicCompactionRetainNullKey``).
+Messages without a key go unless ``topic_compaction_retain_null_key`` is set (``topicCompactionRetainNullKey``).
 
-Ours: a chunked message is one message, at its last chunk; in Pulsar each chunk is one. An empty payload is a
-tombstone; Pulsar goes by ``uncompressed_size`` and, without it, counts the metadata, so tombstones of some clients
-stay (conformance scenario ``compaction``).
+Ours: a chunked message is one message, at its last chunk. An empty payload is a tombstone; Pulsar goes by
+``uncompressed_size``, or else counts the metadata, so tombstones of some clients stay (conformance scenario
+``compaction``).
 """
 
 from collections.abc import Iterable

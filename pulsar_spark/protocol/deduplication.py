@@ -1,16 +1,13 @@
 """Deduplication: a message is stored once, however often its producer sends it.
 
-Rule: MessageDeduplication (PIP-6). A message is a duplicate if its sequence id is not above the highest stored one
-of its producer name and topic partition; sending it succeeds, with a message id that names no entry. Only the last
-chunk of a message moves the highest. Messages stored before deduplication was last switched on do not count. A name
-is forgotten after :data:`INACTIVITY_TIMEOUT` minutes without messages.
+Rule: MessageDeduplication (PIP-6), per producer name and topic partition; a duplicate gets a message id that names
+no entry. Messages stored before deduplication was last switched on do not count. Names are forgotten after
+:data:`INACTIVITY_TIMEOUT` minutes.
 
-**Who decides.** Producers, not the broker: each commit holds the highest sequence ids as Delta's transaction
-identifiers (``SetTransaction``). So duplicates are never stored, and a crash never separates a message from its
-number.
-
-**Batches.** Each message is judged by itself. Pulsar judges the batch, by its first sequence id (Java, loses new
-messages) or its last (Python and C++, stores duplicates again). Resent whole batches give the same.
+Ours: producers decide, not the broker: each commit holds the highest sequence ids as Delta's transaction
+identifiers (``SetTransaction``), so a crash never separates a message from its number. Messages of a batch are
+judged one by one; Pulsar judges the batch by its first sequence id (Java) or its last (Python, C++), and so loses
+new messages or stores old ones.
 """
 
 from collections.abc import Collection, Sequence

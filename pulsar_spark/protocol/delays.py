@@ -1,8 +1,8 @@
 """Delayed entries: which entries wait for their deliver time, and the numbers they get when due.
 
 Rule: semantics 5 with decisions 0.21 and 0.24. Numbering decides once whether an entry is *delayed*. When due, it
-is *promoted*: it gets the next number of its topic partition, by (deliver time, position), for all subscriptions.
-Cursors keep ranges of *virtual positions*: the number plus :data:`DUE_BASE`.
+is *promoted*: it gets the next number of its topic partition, for all subscriptions. Cursors keep ranges of
+*virtual positions*: the number plus :data:`DUE_BASE`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,11 +1,9 @@
 """Key_Shared: which hashes wait, so that the order of a key holds when its owner changes or an entry comes back.
 
-A hash **drains**, and is not delivered, while a consumer other than its owner has entries of it (semantics 2.41,
-PIP-379, DrainingHashesTracker; golden l). It is derived, never counted (0.29). Entries of a hash also wait for an
-earlier entry that was given back (0.22, against 2.37). With ``allow_out_of_order_delivery`` (2.35) none waits.
-
-For comparison, 3.2.3: consumers that joined while entries were out get only earlier ones until mark-delete reaches
-the place of the first join (2.32-2.34).
+A hash *drains*, and is not delivered, while a consumer other than its owner has entries of it (semantics 2.41,
+PIP-379, DrainingHashesTracker; golden l); this is derived, never counted (0.29). Entries also wait for an earlier
+entry of their hash that was given back (0.22, against 2.37). With ``allow_out_of_order_delivery`` (2.35) none
+waits. :class:`RecentlyJoined` is the rule of 3.2.3 (2.32-2.34).
 """
 
 from collections.abc import Iterable, Mapping
@@ -79,8 +77,9 @@ def _is_in(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 class RecentlyJoined:
-    """The rule of 3.2.3. *limits* maps consumers, in order of joining, to the place after everything handed out then;
-    they get nothing from the first of these places on. (Pulsar's limit per consumer amounts to the same.)
+    """The rule of 3.2.3: consumers that joined while entries were out get only earlier ones. *limits* maps them, in
+    order of joining, to the place after everything handed out then; the first of these places applies. (Pulsar's
+    limit per consumer amounts to the same.)
     """
 
     depends_on_hashes = False

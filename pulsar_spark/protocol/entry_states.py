@@ -1,9 +1,8 @@
 """The states of an entry on a subscription, and every transition between them, as data.
 
 Events of a round come in this order: seek, acknowledgements, returns, read, delivery. Cumulative acknowledgement,
-skip, clear backlog, time to live and trimming acknowledge each entry they cover; putting off writes a letter and
-acknowledges (0.27, 4.23). Counted returns raise the redelivery count and a seek resets it (0.20); acknowledgements
-narrow a batch's indexes (0.23). A chunked message is the entry that completes it (1.11).
+skip, clear backlog, time to live, trimming and putting off (0.27, 4.23) acknowledge entries. The redelivery count
+(0.20) and a batch's indexes (0.23) are apart. A chunked message is the entry that completes it (1.11).
 
 Tests compare the table with the round, its plain twin and the reference broker.
 """

@@ -1,10 +1,8 @@
 """Expiry of entries and subscriptions: time to live, backlog quotas, idle subscriptions, retention.
 
 Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager, PersistentTopic.checkInactiveSubscriptions; semantics
-3.29-3.31 with 0.26. A delayed entry's time to live starts at its deliver time. A quota measures the slowest
-subscription, from its mark-delete on. Only consumers keep a subscription from expiring.
-
-Left out: Pulsar's extra half of the time to live for the oldest entry, and its imprecise time quota.
+3.29-3.31 with 0.26. A delayed entry's time to live starts at its deliver time. Left out: Pulsar's extra half of the
+time to live for the oldest entry, and its imprecise time quota.
 """
 
 from collections.abc import Iterable, Sequence

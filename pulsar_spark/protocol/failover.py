@@ -1,9 +1,9 @@
 """Failover: the order of a subscription's consumers, and which of them is active.
 
-Rules: AbstractDispatcherSingleActiveConsumer, semantics 2.7-2.10. Order is by priority level, then by name as in
-Java (UTF-16 code units), then by joining; only the best priority takes part. Partition i goes to the i-th consumer,
-modulo their number. A topic without partitions is placed on a hash ring of 100 points per consumer. A consumer that
-takes over waits first (2.11).
+Rules: AbstractDispatcherSingleActiveConsumer, semantics 2.7-2.10. Order is by priority level, of which only the
+best takes part, then by name as in Java (UTF-16 code units), then by joining. Partition i goes to the i-th
+consumer, modulo their number; other topics are placed on a hash ring. A consumer that takes over waits first
+(2.11).
 """
 
 from bisect import bisect_left

@@ -1,7 +1,7 @@
 """Ranges of sticky-key hashes: who owns which, for one hash or for many at once.
 
-An axis maps hashes to places: *slots* (the hash modulo 65536), hashes themselves on the ring before 4.0, or slots
-from 1 in 4.0 (semantics 2.23, 2.27, 2.28). Entries of a hash without an owner wait (2.31).
+An axis maps hashes to *slots* (the hash modulo 65536), to themselves on the ring before 4.0, or to slots from 1 in
+4.0 (semantics 2.23, 2.27, 2.28). Entries of a hash without an owner wait (2.31).
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,10 +1,10 @@
 """Lanes: sets of sticky-key hashes for which a Key_Shared cursor keeps ranges together.
 
-With many keys, consumers' entries interleave, and plain ranges would take a row per entry. A range of a lane
-ignores other lanes' entries. broker.lane_form decides the lanes; rows contain their hashes.
+With many keys, consumers' entries interleave; a range of a lane ignores other lanes' entries. Rows contain the
+hashes of lanes, which broker.lane_form decides.
 
-**Entries that are gone**, deleted or lost, look like entries without a key. A range counts its entries, which shows
-if any are in doubt (:func:`are_told`). Code that decides state then uses :func:`known_entries`, so gone entries are
+Entries that are gone, deleted or lost, look like entries without a key. A range counts its entries, which shows if
+any are in doubt (:func:`are_told`). Code that decides state then uses :func:`known_entries`, so gone entries are
 handed out again; consumers use :func:`sent_entries`, because acknowledging gone ones is harmless.
 
 Consumers of one name share a stretch by the remainder of the hash (semantics 2.27).

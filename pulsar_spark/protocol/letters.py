@@ -1,9 +1,8 @@
 """Dead and retry letters: names of their topics, and their properties.
 
-Rules: ConsumerImpl, ConsumerBuilderImpl, RetryMessageUtil; semantics 4.22-4.31 with 0.5 and 0.27. A letter keeps
-key, ordering key, properties and event time, and gives origin, cause and attempts. Properties in
-:data:`SYSTEM_NAMES` are believed only in messages that the system wrote; in others they are dropped and the count
-starts at 1. Pulsar believes them always.
+Rules: ConsumerImpl, ConsumerBuilderImpl, RetryMessageUtil; semantics 4.22-4.31 with 0.5 and 0.27. Unlike in Pulsar,
+properties in :data:`SYSTEM_NAMES` are believed only in messages that the system wrote; in others, such as copies of
+letters, they are dropped and the count starts at 1.
 """
 
 from collections.abc import Mapping

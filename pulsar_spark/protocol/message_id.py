@@ -1,11 +1,9 @@
-"""Message ids: where a message lies, printed, compared and serialized as the ``pulsar`` package does.
+"""Message ids, printed, compared and serialized as the ``pulsar`` package does.
 
-Order is by ledger, entry and batch index, then, unlike in Pulsar, by partition, so that it agrees with equality.
-Bytes are Pulsar's ``MessageIdData``: ledgerId = 1 and entryId = 2 (uint64, required), partition = 3 and batch_index
-= 4 (int32, absent when -1), first_chunk_message_id = 7; no ack set.
-
-A chunked message has the id of its last chunk; its first, where a seek begins (ChunkMessageIdImpl, semantics 1.7),
-does not count in comparisons.
+Unlike in Pulsar, order includes the partition, after ledger, entry and batch index, so that it agrees with
+equality. Bytes are Pulsar's ``MessageIdData``: ledgerId = 1 and entryId = 2 (uint64, required), partition = 3 and
+batch_index = 4 (int32, absent when -1), first_chunk_message_id = 7; no ack set. The first chunk, where a seek
+begins (ChunkMessageIdImpl, semantics 1.7), does not count in comparisons.
 """
 
 import re

@@ -1,8 +1,7 @@
 """Publish commits: the id of each, and the positions of its entries.
 
-A publish id is a UUIDv7 (RFC 9562, section 5.7), which sorts by time, without hyphens, as Delta's file statistics
-keep 32 characters. Positions are dense per topic partition, by commit and entry id, so all readers of the log
-agree. Entry ids are dense per file, so statistics suffice, except for batches of unequal size.
+A publish id is a UUIDv7 (RFC 9562, section 5.7), which sorts by time; without hyphens it fits Delta's file
+statistics. Positions are dense per topic partition, by commit and entry id, so all readers of the log agree.
 """
 
 import uuid
@@ -25,9 +24,9 @@ class Run(NamedTuple):
     """Entries of equal batch size in one file of a publish commit: a row of ``ledgers``. Positions and entry ids count
     up by one.
 
-    Entries with a deliver time after ``delayed_after`` (microseconds) are delayed (see protocol.delays); None: the
-    run has none, or is older than the delay index. ``chunks_from``: the position from which to read chunks to join
-    those of the run (protocol.chunking); None: none, or unknown.
+    Entries with a deliver time after ``delayed_after`` (microseconds) are delayed (protocol.delays); None: none is,
+    or the run is older than the delay index. ``chunks_from``: the position from which to read chunks to join those
+    of the run; None: none, or unknown.
     """
 
     first_position: int

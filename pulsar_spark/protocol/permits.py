@@ -3,13 +3,10 @@
 Rule: ConsumerImpl.increaseAvailablePermits, semantics 4.1, 4.3 and 0.7. The client first requests a queue full,
 then what left the queue, once that is half of it. With queue size 0, each waiting call has one permit.
 
-**A queue that grows.** A round brings at most one queue. So the queue grows fourfold, up to ``most``, if a round
-finds it empty and brings at least half of it. It grows again once a queue full was taken. It shrinks to two
-seconds' worth of taken messages, at least the requested size, by requesting less or giving back unseen messages
+A round brings at most one queue, so the queue grows fourfold, up to ``most``, if a round finds it empty and brings
+at least half of it; again once a queue full was taken. It shrinks to two seconds' worth of taken messages
 (:meth:`Permits.too_many`). Source: PIP-74, ConsumerBase.expectMoreIncomingMessages and
 ConsumerImpl.updateAutoScaleReceiverQueueHint, which double and shrink by memory.
-
-At its largest size it requests permits early, with any other request (:meth:`Permits.along`).
 """
 
 GROWTH = 4
