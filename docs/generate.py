@@ -117,8 +117,8 @@ POLICY_GROUPS = {
 
 def policies() -> str:
     """Every policy: name, default, unit, values, effect, and from when on it holds."""
-    from pulsar_spark.protocol import policy_descriptions
-    from pulsar_spark.protocol.policies import POLICIES, values_of
+    from pulsar_spark.protocol.policies import policy_descriptions
+    from pulsar_spark.protocol.policies.policies import POLICIES, values_of
 
     def row(name: str) -> str:
         unit = policy_descriptions.description(name).unit

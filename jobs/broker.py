@@ -13,7 +13,7 @@ import logging
 from pulsar_spark.broker.service.process import run_broker
 from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
-from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
+from pulsar_spark.protocol.delays.delays import MAX_NUM_BUCKETS
 
 log = logging.getLogger("pulsar_spark.jobs.broker")
 

@@ -17,8 +17,8 @@ from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
 from pulsar_spark.cli.signals import exit_code, told_to_end
 from pulsar_spark.frames import consume, to_delta
-from pulsar_spark.frames.membership import DEFAULT_INITIAL_POSITION, INITIAL_POSITIONS
-from pulsar_spark.protocol.membership import SUBSCRIPTION_TYPES
+from pulsar_spark.frames.consuming.membership import DEFAULT_INITIAL_POSITION, INITIAL_POSITIONS
+from pulsar_spark.protocol.subscriptions.membership import SUBSCRIPTION_TYPES
 from pulsar_spark.storage.session import spark_session
 
 

@@ -11,9 +11,9 @@ It prints one line of JSON with the location of each table by name. No broker is
 import argparse
 import json
 
-from pulsar_spark.cli.catalog import DEFAULT_CATALOG, schemas_of
 from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
+from pulsar_spark.cli.operations.catalog import DEFAULT_CATALOG, schemas_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
 from pulsar_spark.views.catalog import register

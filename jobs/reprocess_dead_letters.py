@@ -13,9 +13,9 @@ subscription on which they died; ``--to`` chooses another target.
 import argparse
 
 from pulsar_spark.cli.common import errors_as_one_line
-from pulsar_spark.cli.dead_letters import load_function, parse_time, print_report
+from pulsar_spark.cli.letters.dead_letters import load_function, parse_time, print_report
 from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
-from pulsar_spark.frames.reprocess import CHUNK_LETTERS, MAX_REPLAYS, reprocess_dead_letters
+from pulsar_spark.frames.letters.reprocess import CHUNK_LETTERS, MAX_REPLAYS, reprocess_dead_letters
 from pulsar_spark.storage.session import spark_session
 
 

@@ -16,7 +16,7 @@ import pulsar_spark as pulsar
 from pulsar_spark import plots
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import consume, count_by_cause, dead_letters, publish, reprocess_dead_letters
-from pulsar_spark.protocol.letters import retry_letter_topic
+from pulsar_spark.protocol.redelivery.letters import retry_letter_topic
 from pulsar_spark.storage.session import spark_session
 from pulsar_spark.views import create_views
 

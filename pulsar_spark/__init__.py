@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from pulsar_spark import exceptions
-from pulsar_spark.client.enums import (
+from pulsar_spark.client.model.enums import (
     BatchingType,
     CompressionType,
     ConsumerCryptoFailureAction,
@@ -86,12 +86,12 @@ from pulsar_spark.exceptions import (
     TransactionNotFound,
     UnsupportedVersionError,
 )
-from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.topics.message_id import MessageId
 
 if TYPE_CHECKING:
     from pulsar_spark import functions, schema, tableview
     from pulsar_spark.client.client import Client
-    from pulsar_spark.client.connections import (
+    from pulsar_spark.client.model.connections import (
         Authentication,
         AuthenticationAthenz,
         AuthenticationBasic,
@@ -102,11 +102,9 @@ if TYPE_CHECKING:
         ServiceInfo,
         ServiceInfoProvider,
     )
-    from pulsar_spark.client.consumer import Consumer
-    from pulsar_spark.client.loggers import ConsoleLogger, FileLogger
-    from pulsar_spark.client.message import Message, MessageBatch
-    from pulsar_spark.client.payloads import EncryptionContext
-    from pulsar_spark.client.policies import (
+    from pulsar_spark.client.model.loggers import ConsoleLogger, FileLogger
+    from pulsar_spark.client.model.message import Message, MessageBatch
+    from pulsar_spark.client.model.policies import (
         BatchReceivePolicy,
         ConsumerBatchReceivePolicy,
         ConsumerDeadLetterPolicy,
@@ -114,16 +112,18 @@ if TYPE_CHECKING:
         DeadLetterPolicyBuilder,
         KeySharedPolicy,
     )
-    from pulsar_spark.client.producer import Producer
-    from pulsar_spark.client.reader import Reader
-    from pulsar_spark.client.table_view import TableView
+    from pulsar_spark.client.readers.reader import Reader
+    from pulsar_spark.client.readers.table_view import TableView
+    from pulsar_spark.client.schema.payloads import EncryptionContext
+    from pulsar_spark.client.sending.producer import Producer
+    from pulsar_spark.client.subscribing.consumer import Consumer
     from pulsar_spark.functions.context import Context
     from pulsar_spark.functions.function import Function
     from pulsar_spark.functions.serde import IdentitySerDe, PickleSerDe, SerDe
     from pulsar_spark.payloads.encryption import EncryptionKey
     from pulsar_spark.payloads.keys import CryptoKeyReader, EncryptionKeyInfo
-    from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
-    from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
+    from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
+    from pulsar_spark.protocol.topics.routing import HashingScheme, partition_for_key
     from pulsar_spark.schema import BytesSchema
 
 __version__ = "0.1.0"
@@ -248,28 +248,28 @@ __all__ = [
 if not TYPE_CHECKING:  # else checkers would take any name for one of the package's
     _NAMES = {
         "client.client": "Client",
-        "client.connections": (
+        "client.model.connections": (
             "Authentication AuthenticationAthenz AuthenticationBasic AuthenticationOauth2 "
             "AuthenticationTLS AuthenticationToken AutoClusterFailover ServiceInfo ServiceInfoProvider"
         ),
-        "client.consumer": "Consumer",
-        "client.loggers": "ConsoleLogger FileLogger",
-        "client.message": "Message MessageBatch",
-        "client.payloads": "EncryptionContext",
-        "client.policies": (
+        "client.subscribing.consumer": "Consumer",
+        "client.model.loggers": "ConsoleLogger FileLogger",
+        "client.model.message": "Message MessageBatch",
+        "client.schema.payloads": "EncryptionContext",
+        "client.model.policies": (
             "BatchReceivePolicy ConsumerBatchReceivePolicy ConsumerDeadLetterPolicy "
             "ConsumerKeySharedPolicy DeadLetterPolicyBuilder KeySharedPolicy"
         ),
-        "client.producer": "Producer",
-        "client.reader": "Reader",
-        "client.table_view": "TableView",
+        "client.sending.producer": "Producer",
+        "client.readers.reader": "Reader",
+        "client.readers.table_view": "TableView",
         "functions.context": "Context",
         "functions.function": "Function",
         "functions.serde": "IdentitySerDe PickleSerDe SerDe",
         "payloads.encryption": "EncryptionKey",
         "payloads.keys": "CryptoKeyReader EncryptionKeyInfo",
-        "protocol.redelivery": "MultiplierRedeliveryBackoff",
-        "protocol.routing": "HashingScheme partition_for_key",
+        "protocol.redelivery.redelivery": "MultiplierRedeliveryBackoff",
+        "protocol.topics.routing": "HashingScheme partition_for_key",
         "schema": "BytesSchema",
     }
     _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}

@@ -6,8 +6,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
 from pyspark.sql.types import IntegerType
 
-from pulsar_spark.protocol.sticky_key import sticky_key
-from pulsar_spark.protocol.sticky_key import sticky_key_hash as hash_of
+from pulsar_spark.protocol.keys.sticky_key import sticky_key
+from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash as hash_of
 
 
 def unacked_messages(ack_set: Column, batch_size: Column) -> Column:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pulsar_spark.protocol.entry_states import EVENTS, STATES, TRANSITIONS
+from pulsar_spark.protocol.acknowledgement.entry_states import EVENTS, STATES, TRANSITIONS
 from pulsar_spark.table_specs import TABLES, TIME, TableSpec
 from pulsar_spark.views.view_specs import CHUNKS, DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS, ViewSpec
 

@@ -1,5 +1,5 @@
 """``pulsar.tableview`` of scripts."""
 
-from pulsar_spark.client.table_view import TableView
+from pulsar_spark.client.readers.table_view import TableView
 
 __all__ = ["TableView"]

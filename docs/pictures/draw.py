@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from pulsar_spark.protocol.entry_states import STATES, events_between  # noqa: E402
+from pulsar_spark.protocol.acknowledgement.entry_states import STATES, events_between  # noqa: E402
 
 FOLDER = Path(__file__).parent
 BLUE, ORANGE, GREEN, RED, SKY, PURPLE, YELLOW = (

@@ -17,14 +17,19 @@ from pulsar_spark.admin.set_aside import SetAsideVerbs
 from pulsar_spark.admin.subscriptions import Subscriptions
 from pulsar_spark.admin.waiting_letters import WaitingLetters
 from pulsar_spark.client.arguments import check_count, check_type
-from pulsar_spark.client.message import Message
+from pulsar_spark.client.model.message import Message
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.link.requester import Requester, require_root
-from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.policies import deduplication_status
-from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
-from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, check_subscription, parse_namespace, parse_topic_name
+from pulsar_spark.protocol.policies.policies import deduplication_status
+from pulsar_spark.protocol.topics.message_id import MessageId
+from pulsar_spark.protocol.topics.routing import HashingScheme, partition_for_key
+from pulsar_spark.protocol.topics.topic_name import (
+    DEFAULT_NAMESPACE,
+    check_subscription,
+    parse_namespace,
+    parse_topic_name,
+)
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.entries.lost import lost_entries_of
 from pulsar_spark.storage.layout import Layout, parse_service_url

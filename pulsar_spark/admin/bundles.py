@@ -2,7 +2,7 @@
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import require_root
-from pulsar_spark.protocol.bundles import parse_range
+from pulsar_spark.protocol.topics.bundles import parse_range
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import BundleLease
 from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pulsar_spark.errors import CorruptState, NotARoot
 from pulsar_spark.link.requester import Requester, require_root
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.delay_index.delay_table import remove_index
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import BundleLease

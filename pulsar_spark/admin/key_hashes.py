@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from pulsar_spark.protocol.suggestions import no_subscription
-from pulsar_spark.protocol.topic_name import check_subscription
+from pulsar_spark.protocol.topics.topic_name import check_subscription
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import layout_of

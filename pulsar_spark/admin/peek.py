@@ -9,16 +9,16 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from pulsar_spark.client.enums import ConsumerCryptoFailureAction
-from pulsar_spark.client.joining import Joining
-from pulsar_spark.client.message import Block, Message
-from pulsar_spark.client.payloads import PayloadOpener
+from pulsar_spark.client.model.enums import ConsumerCryptoFailureAction
+from pulsar_spark.client.model.message import Block, Message
+from pulsar_spark.client.receiving.joining import Joining
+from pulsar_spark.client.schema.payloads import PayloadOpener
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, PulsarSparkError
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.cursor import unacknowledged
-from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.acknowledgement.cursor import unacknowledged
 from pulsar_spark.protocol.suggestions import no_subscription
+from pulsar_spark.protocol.topics.message_id import MessageId
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.chunks.chunks import ChunkedMessages
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, read_latest

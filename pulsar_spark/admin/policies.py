@@ -5,7 +5,7 @@ ones are made in one round, all or none.
 from pulsar_spark.client.arguments import check_type, checked_each
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
-from pulsar_spark.protocol.policies import (
+from pulsar_spark.protocol.policies.policies import (
     BROKER,
     COMPACTION_THRESHOLD,
     DEDUPLICATION,
@@ -18,7 +18,7 @@ from pulsar_spark.protocol.policies import (
     effective_text,
     policy_number,
 )
-from pulsar_spark.protocol.topic_name import parse_namespace
+from pulsar_spark.protocol.topics.topic_name import parse_namespace
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import layout_of

@@ -4,11 +4,11 @@ import secrets
 import time
 
 from pulsar_spark.client.arguments import check_type, check_type_or_none
-from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
+from pulsar_spark.client.sending.publish_rows import Entry, Outgoing, publish_rows
 from pulsar_spark.errors import NotAllowedError
-from pulsar_spark.protocol.message_id import MAX_LONG, MessageId
-from pulsar_spark.protocol.numbering import publish_id
-from pulsar_spark.protocol.policies import MOST_INT32
+from pulsar_spark.protocol.policies.policies import MOST_INT32
+from pulsar_spark.protocol.topics.message_id import MAX_LONG, MessageId
+from pulsar_spark.protocol.topics.numbering import publish_id
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import resolve_topic

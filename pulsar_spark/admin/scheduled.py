@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from pulsar_spark.admin.selection import KEYS, Found, Selection, aware, selection, shown_time
-from pulsar_spark.client.send_arguments import deliver_at_ms
+from pulsar_spark.client.sending.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
 from pulsar_spark.link.requester import Requester
-from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS
-from pulsar_spark.protocol.instants import deliver_millis, to_micros
-from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.packing import named
+from pulsar_spark.protocol.acknowledgement.packing import named
+from pulsar_spark.protocol.delays.delays import CANCEL, DELIVER_AT_MS, POSITIONS
+from pulsar_spark.protocol.delays.instants import deliver_millis, to_micros
 from pulsar_spark.protocol.suggestions import no_subscription
-from pulsar_spark.protocol.topic_name import check_subscription
+from pulsar_spark.protocol.topics.message_id import MessageId
+from pulsar_spark.protocol.topics.topic_name import check_subscription
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.entries.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout

@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping
 
 from pulsar_spark.client.arguments import check_kept_properties, check_type, check_type_or_none
-from pulsar_spark.client.schemas import TopicSchemas
+from pulsar_spark.client.schema.schemas import TopicSchemas
 from pulsar_spark.errors import InvalidConfiguration, SchemaNotFound, shown
-from pulsar_spark.protocol.instants import to_millis
-from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
+from pulsar_spark.protocol.delays.instants import to_millis
+from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.schemas import KeptSchema, SchemaTable
 from pulsar_spark.storage.topics.topics import resolve_topic

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.client.arguments import check_properties, check_type_or_none, checked_each
-from pulsar_spark.protocol.instants import to_micros
-from pulsar_spark.protocol.message_id import MAX_LONG, MessageId
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.delays.instants import to_micros
+from pulsar_spark.protocol.topics.message_id import MAX_LONG, MessageId
 from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.storage.entries.missing import Missing
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex

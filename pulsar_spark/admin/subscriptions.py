@@ -8,7 +8,7 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.suggestions import no_subscription
-from pulsar_spark.protocol.topic_name import check_subscription
+from pulsar_spark.protocol.topics.topic_name import check_subscription
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.entries.lost import lost_entries_of
 from pulsar_spark.storage.layout import Layout

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import require_root
-from pulsar_spark.protocol.topic_name import parse_namespace
+from pulsar_spark.protocol.topics.topic_name import parse_namespace
 from pulsar_spark.storage.delta.scan import read_rows
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.store import AnyPath

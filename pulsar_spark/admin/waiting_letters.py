@@ -2,8 +2,8 @@
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
-from pulsar_spark.protocol.letters import dead_letters_to, letters_in
-from pulsar_spark.protocol.topic_name import check_subscription, parse_topic_name
+from pulsar_spark.protocol.redelivery.letters import dead_letters_to, letters_in
+from pulsar_spark.protocol.topics.topic_name import check_subscription, parse_topic_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import WaitingKey, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import layouts_of

@@ -14,7 +14,7 @@ from pulsar_spark.asyncio.consumer import Consumer
 from pulsar_spark.asyncio.futures import PulsarException, _set_future
 from pulsar_spark.asyncio.producer import Producer
 from pulsar_spark.asyncio.reader import Reader
-from pulsar_spark.client.enums import (
+from pulsar_spark.client.model.enums import (
     BatchingType,
     CompressionType,
     ConsumerCryptoFailureAction,

@@ -11,10 +11,8 @@ from pulsar_spark.asyncio.futures import Files, raises_exceptions
 from pulsar_spark.asyncio.producer import Producer
 from pulsar_spark.asyncio.reader import Reader
 from pulsar_spark.client import client as blocking
-from pulsar_spark.client import producer as blocking_producer
-from pulsar_spark.client.access import LOOK_SECONDS
 from pulsar_spark.client.arguments import check_type
-from pulsar_spark.client.enums import (
+from pulsar_spark.client.model.enums import (
     BatchingType,
     CompressionType,
     ConsumerCryptoFailureAction,
@@ -24,12 +22,18 @@ from pulsar_spark.client.enums import (
     ProducerAccessMode,
     RegexSubscriptionMode,
 )
-from pulsar_spark.client.policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
-from pulsar_spark.client.producing import ProducerOpening
+from pulsar_spark.client.model.policies import (
+    ConsumerBatchReceivePolicy,
+    ConsumerDeadLetterPolicy,
+    ConsumerKeySharedPolicy,
+)
+from pulsar_spark.client.sending import producer as blocking_producer
+from pulsar_spark.client.sending.access import LOOK_SECONDS
+from pulsar_spark.client.sending.producing import ProducerOpening
 from pulsar_spark.described import Described
 from pulsar_spark.errors import AlreadyClosed, InvalidTopicName
 from pulsar_spark.payloads.keys import CryptoKeyReader
-from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.schema import BytesSchema, Schema
 
 

@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable
 
 from pulsar_spark.asyncio.futures import Files, answered, exception_of, on_loop, raises_exceptions
-from pulsar_spark.client import consumer as blocking
-from pulsar_spark.client.message import Message
+from pulsar_spark.client.model.message import Message
+from pulsar_spark.client.subscribing import consumer as blocking
 from pulsar_spark.described import Described
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout
 from pulsar_spark.link.inbox import Reply
-from pulsar_spark.protocol.durations import shown_seconds
-from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.delays.durations import shown_seconds
+from pulsar_spark.protocol.topics.message_id import MessageId
 
 
 class Consumer(Described):
@@ -137,7 +137,7 @@ class Consumer(Described):
         """Give a *message* back: it comes again after ``negative_ack_redelivery_delay_ms``.
 
         On Key_Shared it comes before later messages of its key (see the client's
-        :meth:`~pulsar_spark.client.consumer.Consumer.negative_acknowledge`).
+        :meth:`~pulsar_spark.client.subscribing.consumer.Consumer.negative_acknowledge`).
         """
         await self._of(message, self._consumer.negative_acknowledge)
 

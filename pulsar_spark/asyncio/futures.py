@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 from pulsar_spark.client.arguments import Method
-from pulsar_spark.client.enums import Result, result_of
+from pulsar_spark.client.model.enums import Result, result_of
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
 from pulsar_spark.link import interrupts
 

@@ -11,13 +11,13 @@ from datetime import timedelta
 from typing import Any
 
 from pulsar_spark.asyncio.futures import Files, answered, raises_exceptions
-from pulsar_spark.client import producer as blocking
-from pulsar_spark.client.payloads import AS_IT_IS
-from pulsar_spark.client.send_arguments import outgoing
-from pulsar_spark.client.send_outcomes import Answered
+from pulsar_spark.client.schema.payloads import AS_IT_IS
+from pulsar_spark.client.sending import producer as blocking
+from pulsar_spark.client.sending.send_arguments import outgoing
+from pulsar_spark.client.sending.send_outcomes import Answered
 from pulsar_spark.described import Described
 from pulsar_spark.errors import ProducerBlockedQuotaExceededError, PulsarSparkError, Timeout
-from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.topics.message_id import MessageId
 
 _HELD_SECONDS = 0.05
 

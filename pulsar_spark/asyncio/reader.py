@@ -3,10 +3,10 @@
 import asyncio
 
 from pulsar_spark.asyncio.futures import Files, raises_exceptions
-from pulsar_spark.client import reader as blocking
-from pulsar_spark.client.message import Message
+from pulsar_spark.client.model.message import Message
+from pulsar_spark.client.readers import reader as blocking
 from pulsar_spark.described import Described
-from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.topics.message_id import MessageId
 
 
 class Reader(Described):

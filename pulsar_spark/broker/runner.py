@@ -35,7 +35,7 @@ from pulsar_spark.broker.service.tenure import Tenure, new_broker_id, remove_wha
 from pulsar_spark.broker.upkeep.housekeeping import Housekeeping
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
+from pulsar_spark.protocol.delays.delays import MAX_NUM_BUCKETS
 from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.layout import DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.processes.lease import BundleLease

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from pulsar_spark.client.arguments import check_type, check_type_or_none, public_call
-from pulsar_spark.client.connections import (
+from pulsar_spark.client.model.connections import (
     Authentication,
     AutoClusterFailover,
     ServiceInfo,
@@ -23,24 +23,24 @@ from pulsar_spark.client.connections import (
     check_service_url,
     refuse_credentials,
 )
-from pulsar_spark.client.enums import ConsumerCryptoFailureAction
-from pulsar_spark.client.following import Following
-from pulsar_spark.client.loggers import ConsoleLogger, FileLogger, close_logger, open_logger
-from pulsar_spark.client.message import Message
-from pulsar_spark.client.payloads import PayloadOpener
-from pulsar_spark.client.producing import Producing
-from pulsar_spark.client.reader import Reader
-from pulsar_spark.client.schemas import TopicSchemas
-from pulsar_spark.client.subscribing import Subscribing
-from pulsar_spark.client.table_view import TableView
+from pulsar_spark.client.model.enums import ConsumerCryptoFailureAction
+from pulsar_spark.client.model.loggers import ConsoleLogger, FileLogger, close_logger, open_logger
+from pulsar_spark.client.model.message import Message
+from pulsar_spark.client.readers.reader import Reader
+from pulsar_spark.client.readers.table_view import TableView
+from pulsar_spark.client.schema.payloads import PayloadOpener
+from pulsar_spark.client.schema.schemas import TopicSchemas
+from pulsar_spark.client.sending.producing import Producing
+from pulsar_spark.client.subscribing.following import Following
+from pulsar_spark.client.subscribing.subscribing import Subscribing
 from pulsar_spark.described import Described
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, TopicNotFound
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channels import Channels
 from pulsar_spark.payloads.keys import CryptoKeyReader
-from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.schema_info import SchemaInfo
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.schemas.schema_info import SchemaInfo
+from pulsar_spark.protocol.topics.message_id import MessageId
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage.entries.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout, parse_service_url

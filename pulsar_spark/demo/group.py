@@ -10,7 +10,7 @@ import numpy as np
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.demo.consumers import QUEUE_SIZE, READY, Assignment, read_notes, run_consumer
 from pulsar_spark.errors import NotConnected, PulsarSparkError, Timeout
-from pulsar_spark.protocol.durations import shown_seconds
+from pulsar_spark.protocol.delays.durations import shown_seconds
 
 _STOP_SECONDS = 60
 

@@ -29,7 +29,7 @@ from pulsar_spark.demo.flights import aircraft_of, flight_messages, read_flights
 from pulsar_spark.demo.group import ConsumerGroup
 from pulsar_spark.errors import Timeout
 from pulsar_spark.frames import publish
-from pulsar_spark.protocol.letters import retry_letter_topic
+from pulsar_spark.protocol.redelivery.letters import retry_letter_topic
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
 from pulsar_spark.storage.store.store import AnyPath

@@ -2,19 +2,19 @@
 topics, list and send back dead letters, read statistics.
 """
 
-from pulsar_spark.frames.consumer import consume
-from pulsar_spark.frames.consumption import Consumption
-from pulsar_spark.frames.dead_letters import count_by_cause, dead_letters, sent_letters
-from pulsar_spark.frames.delivery import Delivery
-from pulsar_spark.frames.delta_sink import to_delta
-from pulsar_spark.frames.payloads import decode_payloads, register_plain_payload
-from pulsar_spark.frames.producer import Published, publish, publish_stream
-from pulsar_spark.frames.reprocess import reprocess_dead_letters
-from pulsar_spark.frames.reprocess_run import Reprocessed
-from pulsar_spark.frames.running import active_consumptions
+from pulsar_spark.frames.consuming.consumer import consume
+from pulsar_spark.frames.consuming.consumption import Consumption
+from pulsar_spark.frames.consuming.running import active_consumptions
+from pulsar_spark.frames.deliveries.delivery import Delivery
+from pulsar_spark.frames.letters.dead_letters import count_by_cause, dead_letters, sent_letters
+from pulsar_spark.frames.letters.reprocess import reprocess_dead_letters
+from pulsar_spark.frames.letters.reprocess_run import Reprocessed
+from pulsar_spark.frames.publishing.producer import Published, publish, publish_stream
+from pulsar_spark.frames.reading.payloads import decode_payloads, register_plain_payload
+from pulsar_spark.frames.reading.topic_messages import read_messages
+from pulsar_spark.frames.sinks.delta_sink import to_delta
 from pulsar_spark.frames.stats import stats
-from pulsar_spark.frames.topic_messages import read_messages
-from pulsar_spark.frames.values import decode_values
+from pulsar_spark.frames.values.values import decode_values
 
 __all__ = [
     "Consumption",

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pulsar_spark.frames.producer import utc_now
+from pulsar_spark.frames.publishing.producer import utc_now
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.topics.bundles import layout_of, layouts_of

@@ -21,8 +21,8 @@ from pulsar_spark.link.inbox import Answers, Inbox, Reply, Subscriber
 from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
 from pulsar_spark.link.worker import Worker
-from pulsar_spark.protocol.durations import shown_seconds
-from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
+from pulsar_spark.protocol.delays.durations import shown_seconds
+from pulsar_spark.protocol.subscriptions.membership import DEFAULT_LEASE_MS
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.presence import Presence

@@ -15,7 +15,7 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply, Subscriber
 from pulsar_spark.link.requests import RequestMaker
-from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
+from pulsar_spark.protocol.subscriptions.membership import DEFAULT_LEASE_MS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import LOOK_AGAIN_SECONDS, layout_of, look_again
 

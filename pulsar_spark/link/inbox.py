@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import PulsarSparkError, named
-from pulsar_spark.protocol.cursor import PENDING
-from pulsar_spark.protocol.delays import DUE_LANE
-from pulsar_spark.protocol.lanes import LaneHashes
-from pulsar_spark.protocol.packing import unpacked
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING
+from pulsar_spark.protocol.acknowledgement.packing import unpacked
+from pulsar_spark.protocol.delays.delays import DUE_LANE
+from pulsar_spark.protocol.keys.lanes import LaneHashes
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, concerned_name, lane_hashes
 from pulsar_spark.storage.delta.actions import Commit
 from pulsar_spark.storage.delta.data_files import read_added

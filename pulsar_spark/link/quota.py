@@ -16,8 +16,8 @@ from pulsar_spark.errors import (
 )
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.shared_by_table import SharedByTable
-from pulsar_spark.protocol.durations import shown_seconds
-from pulsar_spark.protocol.policies import (
+from pulsar_spark.protocol.delays.durations import shown_seconds
+from pulsar_spark.protocol.policies.policies import (
     BACKLOG_EXCEEDED,
     CHECK_SECONDS,
     INACTIVITY_TIMEOUT,

@@ -9,8 +9,8 @@ from contextlib import suppress
 from datetime import datetime, timezone
 
 from pulsar_spark.errors import Timeout
-from pulsar_spark.protocol.delays import CANCEL
-from pulsar_spark.protocol.durations import shown_seconds
+from pulsar_spark.protocol.delays.delays import CANCEL
+from pulsar_spark.protocol.delays.durations import shown_seconds
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.starting import starting
 from pulsar_spark.storage.store.store import AnyPath

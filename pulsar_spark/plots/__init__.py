@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from pyspark.sql import functions as F
 
 from pulsar_spark.plots import drawing
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.spark.spark_root import layout_for_frames
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from pulsar_spark.views.views import create_views, rows_of_bundles

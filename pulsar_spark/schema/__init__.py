@@ -4,7 +4,7 @@ A topic keeps the type and definition of its schemas (``schema_info``), and chec
 protocol.schema_compatibility.
 """
 
-from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
+from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema.fields import (
     Array,
     Boolean,

@@ -10,7 +10,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
 from uuid import UUID
 
-from pulsar_spark.protocol.avro_resolution import AvroType
+from pulsar_spark.protocol.schemas.avro_resolution import AvroType
 from pulsar_spark.schema.fields import Field
 from pulsar_spark.schema.record import Record
 

@@ -12,8 +12,8 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from pulsar_spark.protocol.avro_resolution import AvroType, parse_definition
-from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
+from pulsar_spark.protocol.schemas.avro_resolution import AvroType, parse_definition
+from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema.annotated import instance_of
 from pulsar_spark.schema.json_values import from_json, has_logical_types, to_json
 from pulsar_spark.schema.record import Record

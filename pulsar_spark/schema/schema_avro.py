@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from pulsar_spark.errors import IncompatibleSchema
-from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
+from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema.record import Record
 from pulsar_spark.schema.schema import Schema
 

@@ -6,7 +6,7 @@ Its definition is that of Pulsar's clients. Only equal definitions are compatibl
 import base64
 from typing import Any
 
-from pulsar_spark.protocol.schema_info import SchemaType
+from pulsar_spark.protocol.schemas.schema_info import SchemaType
 from pulsar_spark.schema.schema import Schema
 
 

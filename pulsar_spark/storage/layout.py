@@ -13,7 +13,7 @@ import re
 from functools import lru_cache
 
 from pulsar_spark.errors import InvalidTopicName, InvalidUrl
-from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName
+from pulsar_spark.protocol.topics.topic_name import DEFAULT_NAMESPACE, TopicName
 from pulsar_spark.storage.processes.this_machine import own_folder
 from pulsar_spark.storage.store.root import log, parse_root, without_password
 from pulsar_spark.storage.store.store import AnyPath, path_of, store_of

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, REPLAY, UNREAD
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, REPLAY, UNREAD
 from pulsar_spark.transforms.intervals import to_segments
 from pulsar_spark.transforms.round_inputs import KINDS, RANGE_KEY, STATE
 

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsar_spark.columns import unacked_messages
-from pulsar_spark.protocol.cursor import PENDING
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from pulsar_spark.transforms.acknowledge import TURNS
 
 

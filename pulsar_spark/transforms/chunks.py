@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 
-from pulsar_spark.protocol.chunking import WRONG_SIZE, Verdict, judged, none_open
+from pulsar_spark.protocol.chunks.chunking import WRONG_SIZE, Verdict, judged, none_open
 
 MOST_BYTES = 2**31 - 1 - 64
 """The most payload bytes of a Spark row."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pulsar_spark.protocol.compaction import TAG_BYTES
+from pulsar_spark.protocol.policies.compaction import TAG_BYTES
 from pulsar_spark.table_specs import CHUNK_COLUMNS
 from pulsar_spark.transforms.chunks import MOST_BYTES, TOO_LARGE, WRONG, is_chunk
 

@@ -6,8 +6,8 @@ Where a turn covers a stretch of candidates, its consumer gets them. So the cost
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pulsar_spark.protocol.cursor import PENDING, UNREAD
-from pulsar_spark.protocol.delays import DUE_BASE
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, UNREAD
+from pulsar_spark.protocol.delays.delays import DUE_BASE
 from pulsar_spark.transforms.acknowledge import ATTRIBUTES, ENTRIES, LIMITS, TURNS
 from pulsar_spark.transforms.offer import IN_LINE
 from pulsar_spark.transforms.round_inputs import STATE

@@ -3,8 +3,8 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pulsar_spark.protocol.delays import LAST_TIME
-from pulsar_spark.protocol.sticky_key import MAX_HASH, NO_KEY_HASH
+from pulsar_spark.protocol.delays.delays import LAST_TIME
+from pulsar_spark.protocol.keys.sticky_key import MAX_HASH, NO_KEY_HASH
 from pulsar_spark.table_specs import HASH
 from pulsar_spark.transforms.sticky_keys import with_hash
 

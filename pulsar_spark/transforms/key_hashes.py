@@ -13,7 +13,7 @@ because the next one uses them more than once.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pulsar_spark.protocol.sticky_key import MAX_HASH
+from pulsar_spark.protocol.keys.sticky_key import MAX_HASH
 
 _UINT32 = 0xFFFFFFFF
 _FIRST_FACTOR, _SECOND_FACTOR = 0xCC9E2D51, 0x1B873593

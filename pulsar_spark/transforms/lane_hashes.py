@@ -11,9 +11,9 @@ import numpy as np
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from pulsar_spark.protocol.hash_ranges import Axis
-from pulsar_spark.protocol.lanes import HashRange, LaneHashes
-from pulsar_spark.protocol.sticky_key import MAX_HASH
+from pulsar_spark.protocol.keys.hash_ranges import Axis
+from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes
+from pulsar_spark.protocol.keys.sticky_key import MAX_HASH
 from pulsar_spark.transforms.stretches import Stretches
 
 FEW = 4

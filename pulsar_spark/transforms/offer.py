@@ -15,7 +15,7 @@ PersistentStickyKeyDispatcherMultipleConsumers.filterAndGroupEntriesForDispatchi
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from pulsar_spark.protocol.cursor import REPLAY, UNREAD
+from pulsar_spark.protocol.acknowledgement.cursor import REPLAY, UNREAD
 
 IN_LINE = ("cursor", "line", "axis")
 """The key of an axis: candidates and turns of one line."""

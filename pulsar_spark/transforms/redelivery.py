@@ -13,8 +13,8 @@ outlive disconnects and partial acknowledgements.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pulsar_spark.protocol.cursor import DEAD, PENDING, REPLAY, UNREAD
-from pulsar_spark.protocol.letters import is_too_often
+from pulsar_spark.protocol.acknowledgement.cursor import DEAD, PENDING, REPLAY, UNREAD
+from pulsar_spark.protocol.redelivery.letters import is_too_often
 from pulsar_spark.transforms.acknowledge import KEYS, OFFERED_AS
 
 

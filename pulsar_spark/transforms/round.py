@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING
 from pulsar_spark.transforms.account import count_given, take_account
 from pulsar_spark.transforms.acknowledge import fold_requests
 from pulsar_spark.transforms.blocked import find_blocked

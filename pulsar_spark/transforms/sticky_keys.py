@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pulsar_spark.protocol.sticky_key import NONE_KEY
+from pulsar_spark.protocol.keys.sticky_key import NONE_KEY
 from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGE_KEYS
 from pulsar_spark.transforms.key_hashes import hash_keys
 

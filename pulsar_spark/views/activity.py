@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.cursor import PENDING
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from pulsar_spark.storage.cursor_ledger.committed_rounds import rows_of
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, pages_of
 from pulsar_spark.storage.delta.log import TableLog

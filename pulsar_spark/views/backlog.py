@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, REPLAY, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
-from pulsar_spark.protocol.positions import as_array, expanded, inside
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded, inside
+from pulsar_spark.protocol.delays.delays import APART_BASE, DUE_BASE
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delay_index.scheduled import DONE, WAITS, DueEntries, due_entries

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from pyspark.sql import SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration, shown
-from pulsar_spark.protocol.bundles import BundleRange
 from pulsar_spark.protocol.suggestions import close_names, did_you_mean
-from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName, parse_topic_name
+from pulsar_spark.protocol.topics.bundles import BundleRange
+from pulsar_spark.protocol.topics.topic_name import DEFAULT_NAMESPACE, TopicName, parse_topic_name
 from pulsar_spark.storage.layout import Layout, encode_name
 from pulsar_spark.storage.session import check_delta, quoted
 from pulsar_spark.storage.spark.spark_root import check_store

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import TopicNotFound
-from pulsar_spark.protocol.chunking import REASONS, Judged, Verdict, judged, none_open
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.chunks.chunking import REASONS, Judged, Verdict, judged, none_open
 from pulsar_spark.storage.chunks.chunk_rows import Chunks, read_chunks
 from pulsar_spark.storage.chunks.chunk_runs import ChunkRuns, chunk_runs_of
 from pulsar_spark.storage.entries.entries import read_slice

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 
 import pyarrow.compute as pc
 
-from pulsar_spark.protocol.letters import CAUSE, UNKNOWN_CAUSE
+from pulsar_spark.protocol.redelivery.letters import CAUSE, UNKNOWN_CAUSE
 from pulsar_spark.storage.cursor_ledger.reprocessing import Reprocessing
 from pulsar_spark.storage.delta.scan import dataset_of, read_rows, reading
 from pulsar_spark.storage.layout import Layout

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.cursor import PENDING
-from pulsar_spark.protocol.hash_ranges import Owners
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING
+from pulsar_spark.protocol.keys.hash_ranges import Owners
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.cursor_ledger.lane_ranges import PageRange, page_ranges, read_held
 from pulsar_spark.storage.layout import Layout

@@ -14,10 +14,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import TopicNotFound
-from pulsar_spark.protocol.delays import CANCEL, POSITIONS
-from pulsar_spark.protocol.letters import RETRY_LETTER
-from pulsar_spark.protocol.packing import named_positions
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.packing import named_positions
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.delays.delays import CANCEL, POSITIONS
+from pulsar_spark.protocol.redelivery.letters import RETRY_LETTER
 from pulsar_spark.storage.entries.deletions import deletions_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledgers import NO_POSITION

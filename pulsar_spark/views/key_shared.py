@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from pulsar_spark.errors import TopicNotFound
-from pulsar_spark.protocol.hash_ranges import Owners
-from pulsar_spark.protocol.kept_owners import kept_member, kept_selector
-from pulsar_spark.protocol.key_shared import kept_rules
-from pulsar_spark.protocol.membership import KEY_SHARED
+from pulsar_spark.protocol.keys.hash_ranges import Owners
+from pulsar_spark.protocol.keys.kept_owners import kept_member, kept_selector
+from pulsar_spark.protocol.keys.key_shared import kept_rules
+from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import read_topic

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import CorruptState, TopicNotFound
-from pulsar_spark.protocol.delays import DUE_LANE
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.delays.delays import DUE_LANE
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, lane_hashes
 from pulsar_spark.storage.cursor_ledger.due_rows import by_position
 from pulsar_spark.storage.entries.key_hashes import sent_by_lane

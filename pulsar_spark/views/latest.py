@@ -7,7 +7,7 @@ only, because split bundles share earlier rows.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pulsar_spark.protocol.bundles import HIGHEST, BundleRange
+from pulsar_spark.protocol.topics.bundles import HIGHEST, BundleRange
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, CursorKey
 from pulsar_spark.storage.session import quoted
 from pulsar_spark.table_specs import CURSOR_LEDGER

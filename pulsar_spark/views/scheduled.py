@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.errors import TopicNotFound
-from pulsar_spark.protocol.cursor import REPLAY, Range
-from pulsar_spark.protocol.delays import DUE_BASE
-from pulsar_spark.protocol.membership import SINGLE_ACTIVE
-from pulsar_spark.protocol.message_id import MAX_LONG
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.cursor import REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.delays.delays import DUE_BASE
+from pulsar_spark.protocol.subscriptions.membership import SINGLE_ACTIVE
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.cursor_ledger.lane_ranges import exact_ranges
 from pulsar_spark.storage.delay_index.delayed import Due, in_order

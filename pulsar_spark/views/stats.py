@@ -19,10 +19,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from pulsar_spark.errors import InvalidTopicName, NotARoot, TopicNotFound
-from pulsar_spark.protocol.cursor import PENDING, Range
-from pulsar_spark.protocol.letters import dead_letters_to, letters_in
-from pulsar_spark.protocol.membership import KEY_SHARED
-from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
+from pulsar_spark.protocol.redelivery.letters import dead_letters_to, letters_in
+from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
+from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.cursor_ledger.lane_ranges import count_deleted_ranges

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pulsar_spark.protocol.membership import KEY_SHARED
+from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
 from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import Column, TableSpec
 from pulsar_spark.views.stats import Observation, partition_stats

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_spark.protocol.cursor import PENDING, REPLAY
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
-from pulsar_spark.protocol.membership import KEY_SHARED
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY
+from pulsar_spark.protocol.delays.delays import APART_BASE, DUE_BASE
+from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, CursorKey, read_latest
 from pulsar_spark.storage.delta.scan import check_opens
 from pulsar_spark.storage.layout import Layout

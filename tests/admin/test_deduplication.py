@@ -4,7 +4,7 @@ import pytest
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.protocol.policies import DEDUPLICATION, deduplication_since
+from pulsar_spark.protocol.policies.policies import DEDUPLICATION, deduplication_since
 from tests.support.commands import say
 from tests.support.plain_broker import PlainBroker
 from tests.support.requests import On

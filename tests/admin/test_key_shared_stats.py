@@ -9,12 +9,12 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.round.round_rows import PageRows
-from pulsar_spark.cli import subscriptions
+from pulsar_spark.cli.administration import subscriptions
 from pulsar_spark.errors import SubscriptionNotFound
-from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.hash_ranges import Owners, owner
-from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, Member, Sticky
-from pulsar_spark.protocol.sticky_key import sticky_key_hash
+from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.protocol.keys.hash_ranges import Owners, owner
+from pulsar_spark.protocol.keys.selectors import AutoSplit, ConsistentHashing, Member, Sticky
+from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.entries import key_hashes

@@ -6,10 +6,10 @@ from deltalake import DeltaTable
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.round.round_rows import PageRows
-from pulsar_spark.frames.backlog import Backlog
-from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.lanes import hashes_by_owner
-from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.frames.consuming.backlog import Backlog
+from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.protocol.keys.lanes import hashes_by_owner
+from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from tests.admin.broker_double import BrokerDouble

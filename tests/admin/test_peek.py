@@ -16,7 +16,7 @@ from pulsar_spark.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.storage.upkeep.trimming import trim_topic

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.bundle.split import split_bundle
-from pulsar_spark.protocol.bundles import topic_hash
+from pulsar_spark.protocol.topics.bundles import topic_hash
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.topics.topics import prepare_root

@@ -14,8 +14,8 @@ import numpy as np
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.cursors.pages import MAX_PAGE_RANGES
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.packed_ranges import PackedRanges
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.acknowledgement.packed_ranges import PackedRanges
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.table_specs import REQUESTS

@@ -15,8 +15,8 @@ import numpy as np
 import pulsar_spark as pulsar
 from pulsar_spark.broker.key_shared.lane_form import Lane
 from pulsar_spark.demo.broker_process import BrokerProcess
-from pulsar_spark.protocol.cursor import PENDING
-from pulsar_spark.protocol.hash_ranges import Owners
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING
+from pulsar_spark.protocol.keys.hash_ranges import Owners
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds
 from tests.benchmarks.figures import COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import PERMITS, RoundRig

@@ -25,9 +25,10 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.demo.broker_process import BrokerProcess
-from pulsar_spark.frames import consume, message_rows, publish
-from pulsar_spark.protocol.hash_ranges import SLOTS
-from pulsar_spark.protocol.routing import HashingScheme
+from pulsar_spark.frames import consume, publish
+from pulsar_spark.frames.publishing import message_rows
+from pulsar_spark.protocol.keys.hash_ranges import SLOTS
+from pulsar_spark.protocol.topics.routing import HashingScheme
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout

@@ -17,7 +17,7 @@ from statistics import median
 
 import pulsar_spark as pulsar
 from pulsar_spark.demo.broker_process import BrokerProcess
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 import pulsar_spark as pulsar
 from pulsar_spark.frames import consume
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.delta.checkpoints import last_checkpoint, make_checkpoint
 from pulsar_spark.storage.delta.commits import commit
 from pulsar_spark.storage.delta.data_files import write_files

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 from pulsar_spark.broker.round.work import Rows, Work
-from pulsar_spark.protocol.cursor import PENDING, Range
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from tests.benchmarks.bench import Bench, in_turns
 from tests.benchmarks.figures import SECONDS, Budget, Figure
 from tests.support.plain_planner import PlainPlanner

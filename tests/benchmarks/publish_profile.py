@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.frames import publish
-from pulsar_spark.frames.message_columns import spark_type
-from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE
+from pulsar_spark.frames.publishing.message_columns import spark_type
+from pulsar_spark.protocol.chunks.chunking import MAX_MESSAGE_SIZE
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES

@@ -6,8 +6,8 @@ used up, they die, and the round that says so writes their letters.
 
 from collections.abc import Iterator
 
-from pulsar_spark.protocol.letters import dead_letter_topic
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.redelivery.letters import dead_letter_topic
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.table_specs import REQUESTS
 from tests.benchmarks.bench import Bench, seconds

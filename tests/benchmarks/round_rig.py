@@ -17,7 +17,7 @@ from pulsar_spark.broker.requests.drafts import requests_of
 from pulsar_spark.broker.round import rounds as rounds_module
 from pulsar_spark.broker.round.planner import Planner
 from pulsar_spark.broker.round.rounds import RoundResult, Rounds
-from pulsar_spark.protocol.numbering import publish_id
+from pulsar_spark.protocol.topics.numbering import publish_id
 from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout

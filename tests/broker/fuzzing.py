@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from pulsar_spark.protocol.policies import POLICIES
+from pulsar_spark.protocol.policies.policies import POLICIES
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.table_specs import REQUESTS
 from tests.broker.hostile import ILL, SICK, HostileRoot, commit_file

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.requests.reading import read_asked
-from pulsar_spark.protocol.cursor import PENDING
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 from pulsar_spark.storage.delta.log import TableLog

@@ -12,7 +12,7 @@ from pulsar_spark.admin.upkeep import trim
 from pulsar_spark.broker.bundle.journal import Journal
 from pulsar_spark.broker.requests.reading import read_asked
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.protocol.policies import POLICIES
+from pulsar_spark.protocol.policies.policies import POLICIES
 from tests.broker.hostile import HEALTHY, ILL, SICK, HostileRoot, commit_file, data_files, request
 from tests.support.requests import On
 

@@ -6,8 +6,8 @@ from pulsar_spark.broker.cursors import pages
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.gathering.affected import affected_ranges, offered_ranges
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.positions import Positions
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 
 

@@ -4,7 +4,7 @@ when it is mended."""
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.protocol.policies import TOPIC_STOPPED
+from pulsar_spark.protocol.policies.policies import TOPIC_STOPPED
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable

@@ -4,7 +4,7 @@ in the specification."""
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.protocol.policies import BROKER, BROKER_BLOCKED
+from pulsar_spark.protocol.policies.policies import BROKER, BROKER_BLOCKED
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
 

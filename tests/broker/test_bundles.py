@@ -13,9 +13,9 @@ from pulsar_spark.broker.bundle import split as splitting
 from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.broker.bundle.topic_news import TopicNews
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
-from pulsar_spark.protocol.bundles import WHOLE, BundleRange, topic_hash
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange, topic_hash
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.delta.log import TableLog, read_actions
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout

@@ -11,11 +11,11 @@ from deltalake import DeltaTable
 
 from pulsar_spark.broker.gathering import gather
 from pulsar_spark.broker.round.candidates import next_due
-from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.packing import unpacked, unpacked_stretches
-from pulsar_spark.protocol.policies import EVICT
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.acknowledgement.packing import unpacked, unpacked_stretches
+from pulsar_spark.protocol.chunks.chunking import AUTO_ACK_OLDEST
+from pulsar_spark.protocol.policies.policies import EVICT
+from pulsar_spark.protocol.topics.numbering import Run
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.chunks import chunk_groups
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from pulsar_spark.storage.delay_index.delay_index import IndexReader

@@ -10,7 +10,7 @@ from pulsar_spark.broker.delays.delay_build import SparkBuild
 from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.frames import publish
-from pulsar_spark.protocol.routing import HashingScheme
+from pulsar_spark.protocol.topics.routing import HashingScheme
 from pulsar_spark.storage.delay_index.delay_buckets import EVER
 from pulsar_spark.storage.delay_index.delayed import read_delayed
 from pulsar_spark.storage.delta.scan import dataset_of

@@ -13,7 +13,7 @@ from pulsar_spark.broker.delays import delay_commits, delay_head
 from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.errors import BrokerFenced, CorruptState, DelayIndexNotReady
-from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.delay_index.delay_buckets import EVER
 from pulsar_spark.storage.delay_index.delay_index import scheduled
 from pulsar_spark.storage.delay_index.delay_table import DelayTable

@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_spark.broker.gathering import gather
-from pulsar_spark.protocol.cursor import DELIVERY_ROUND
+from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND
 from tests.broker.test_key_shared_dues import ON, TOPIC, join, keys
 
 

@@ -10,8 +10,8 @@ from pulsar_spark.broker.delays import delay_head, delay_upkeep
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.service import patience
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.protocol.letters import dead_letter_topic
-from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.protocol.redelivery.letters import dead_letter_topic
+from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delay_index.delay_index import read_buckets
 from pulsar_spark.storage.delta.commits import now_micros

@@ -15,9 +15,9 @@ from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.gathering import unread_runs
 from pulsar_spark.broker.requests.reading import read_asked
 from pulsar_spark.broker.round.candidates import next_due
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
-from pulsar_spark.protocol.delays import DUE_BASE
-from pulsar_spark.protocol.packing import unpacked
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY
+from pulsar_spark.protocol.acknowledgement.packing import unpacked
+from pulsar_spark.protocol.delays.delays import DUE_BASE
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delta.tables import AppendTable

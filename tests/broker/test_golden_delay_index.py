@@ -20,7 +20,7 @@ import pytest
 from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.delays.promotion import Promotion
-from pulsar_spark.protocol.delays import are_delayed
+from pulsar_spark.protocol.delays.delays import are_delayed
 from tests.protocol.golden import cases, named
 from tests.support.spark_engine import new_engine
 

@@ -6,11 +6,11 @@ from deltalake import DeltaTable
 
 from pulsar_spark.broker.gathering import gather
 from pulsar_spark.broker.key_shared.lane_form import page_of
-from pulsar_spark.client.delivery import Delivery
-from pulsar_spark.frames.lane_deliveries import LaneRange, exact
-from pulsar_spark.protocol.cursor import PENDING
-from pulsar_spark.protocol.positions import expanded
-from pulsar_spark.protocol.sticky_key import NO_KEY_HASH
+from pulsar_spark.client.receiving.delivery import Delivery
+from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange, exact
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING
+from pulsar_spark.protocol.acknowledgement.positions import expanded
+from pulsar_spark.protocol.keys.sticky_key import NO_KEY_HASH
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.cursor_ledger.lane_ranges import PageRange, read_held
 from pulsar_spark.storage.entries.slices import PositionRange

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from pulsar_spark.protocol.key_shared import KeySharedRules
-from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, ConsistentHashing4, Member, Sticky
+from pulsar_spark.protocol.keys.key_shared import KeySharedRules
+from pulsar_spark.protocol.keys.selectors import AutoSplit, ConsistentHashing, ConsistentHashing4, Member, Sticky
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.topics.topics import delete_topic

@@ -3,8 +3,8 @@
 
 import pytest
 
-from pulsar_spark.protocol.key_shared import AUTO_SPLIT, STICKY
-from pulsar_spark.protocol.selectors import AutoSplit, Member, Sticky
+from pulsar_spark.protocol.keys.key_shared import AUTO_SPLIT, STICKY
+from pulsar_spark.protocol.keys.selectors import AutoSplit, Member, Sticky
 from tests.broker.test_key_shared import CLASSIC, RING, TOPIC, cursor_of, facts, join, ranges_in_rows, set_policies
 from tests.broker.test_key_shared import sticky as stuck
 from tests.support.requests import On

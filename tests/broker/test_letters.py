@@ -8,8 +8,8 @@ from deltalake import DeltaTable
 
 from pulsar_spark.broker.letters import letters as letters_module
 from pulsar_spark.broker.round import rounds as rounds_module
-from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.redelivery.letters import dead_letter_topic, retry_letter_topic
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.delta.tables import AppendTable

@@ -11,7 +11,7 @@ import pytest
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.round import absorb, snapshots
 from pulsar_spark.broker.round.candidates import next_due
-from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED
+from pulsar_spark.protocol.policies.policies import BACKLOG_EXCEEDED
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.ledgers import publish_times
 from pulsar_spark.storage.topics.topics import delete_topic

@@ -7,7 +7,7 @@ from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.round import snapshots
 from pulsar_spark.errors import ProducerBlockedQuotaExceededException
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.protocol.policies import POLICIES
+from pulsar_spark.protocol.policies.policies import POLICIES
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.requests import On, request

@@ -20,7 +20,7 @@ from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.broker.service import process, shared
 from pulsar_spark.broker.service.shared import Shared
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.bundles import WHOLE, quotas, share
+from pulsar_spark.protocol.topics.bundles import WHOLE, quotas, share
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import BUNDLES, Layout
 from pulsar_spark.storage.topics.bundles import layout_of, layouts_of

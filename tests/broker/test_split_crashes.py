@@ -14,7 +14,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.errors import NewerLayout, NotAllowedError
-from pulsar_spark.protocol.bundles import WHOLE, BundleRange
+from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange
 from pulsar_spark.storage.delta import definitions
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.durability import write_durability

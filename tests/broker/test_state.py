@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pulsar_spark.broker.cursors import pages
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 
 KEY = CursorKey("topic", -1, "s")

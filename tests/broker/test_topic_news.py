@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker.bundle import topic_news
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.delta import commits
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import MAX_FILE_NAME

@@ -19,8 +19,8 @@ from pulsar_spark.broker.letters import letters as letters_module
 from pulsar_spark.broker.round import rounds as rounds_module
 from pulsar_spark.broker.round import snapshots
 from pulsar_spark.broker.round.candidates import next_due
-from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.redelivery.letters import dead_letter_topic, retry_letter_topic
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.storage.entries.missing import Missing

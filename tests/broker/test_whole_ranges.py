@@ -7,7 +7,7 @@ import pytest
 from pulsar_spark.broker.gathering import gather
 from pulsar_spark.broker.key_shared.keyed_ranges import KeyedByRange
 from pulsar_spark.broker.key_shared.lane_form import LaneForm
-from pulsar_spark.protocol.cursor import DELIVERY_ROUND, PENDING
+from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND, PENDING
 from tests.broker.test_key_shared_dues import ON, TOPIC, join
 from tests.support.model_keys import Key
 from tests.support.spark_engine import new_engine

@@ -16,8 +16,8 @@ from pulsar_spark.broker.gathering import gather
 from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
 from pulsar_spark.broker.requests.reading import read_asked
 from pulsar_spark.broker.round import snapshots
-from pulsar_spark.protocol.delays import AXES_END
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.delays.delays import AXES_END
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.topics.topics import read_topic

@@ -12,7 +12,12 @@ from typing import NamedTuple
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.protocol.letters import ORIGIN_MESSAGE_ID, dead_letter_topic, reconsume_times, retry_letter_topic
+from pulsar_spark.protocol.redelivery.letters import (
+    ORIGIN_MESSAGE_ID,
+    dead_letter_topic,
+    reconsume_times,
+    retry_letter_topic,
+)
 
 TOPIC = "persistent://public/default/numbers"
 REDELIVERIES = 2

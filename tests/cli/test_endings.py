@@ -52,7 +52,7 @@ def test_function_and_job_start_a_new_subscription_at_the_same_place():
 
 def test_function_command_and_job_send_letters_back_to_the_subscription():
     given = job("reprocess_dead_letters").parse_arguments(["--root", "r", "--topic", "t", "--job-id", "j"])
-    from pulsar_spark.cli.dead_letters import reprocess
+    from pulsar_spark.cli.letters.dead_letters import reprocess
 
     defaults = [inspect.signature(each).parameters["to"].default for each in (reprocess_dead_letters, reprocess)]
     assert [given.to, *defaults] == ["subscription"] * 3

@@ -10,7 +10,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidRequest, NotAllowedError, NotARoot, SubscriptionNotFound, TopicNotFound
 from pulsar_spark.frames import consume
-from pulsar_spark.protocol.policies import POLICIES
+from pulsar_spark.protocol.policies.policies import POLICIES
 from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.commands import say
 from tests.support.plain_broker import PlainBroker, said
@@ -66,7 +66,9 @@ def test_what_a_slip_names_is_refused_and_not_made(made, command):
 
 
 def test_a_consumer_of_frames_makes_no_topic_unless_it_is_told_to(made, monkeypatch):
-    monkeypatch.setattr("pulsar_spark.frames.consumer.layout_for_frames", lambda spark, made: layout_of_root(made))
+    monkeypatch.setattr(
+        "pulsar_spark.frames.consuming.consumer.layout_for_frames", lambda spark, made: layout_of_root(made)
+    )
     before = names(made)
     with pytest.raises(TopicNotFound, match=TOPIC + r"\?\. With create=True it is created"):
         consume(None, made, "fligths", "s", print)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from pulsar_spark import Client, MessageId
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.protocol.policies import POLICIES
+from pulsar_spark.protocol.policies.policies import POLICIES
 
 TOPIC = "persistent://public/default/orders"
 

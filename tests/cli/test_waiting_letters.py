@@ -8,8 +8,8 @@ import pytest
 
 from pulsar_spark.broker.requests.reading import read_asked
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.protocol.letters import dead_letter_topic
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.redelivery.letters import dead_letter_topic
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from tests.support.commands import say
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine

@@ -12,8 +12,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.client.producer_settings import check_producer_settings
-from pulsar_spark.client.producing import ProducerOpening
+from pulsar_spark.client.sending.producer_settings import check_producer_settings
+from pulsar_spark.client.sending.producing import ProducerOpening
 from pulsar_spark.storage.topics import exclusive
 from pulsar_spark.storage.topics.producers import TopicProducers
 from pulsar_spark.storage.topics.topics import read_topic

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, Grouping
-from pulsar_spark.client.acknowledgements import AckGroup, Acknowledgement
+from pulsar_spark.client.acks.acknowledgement_tracker import AcknowledgementTracker, Grouping
+from pulsar_spark.client.acks.acknowledgements import AckGroup, Acknowledgement
 from pulsar_spark.link.channel import SPACING
 
 ALL_OF_4 = 0b1111

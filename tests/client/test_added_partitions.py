@@ -6,8 +6,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.client import consumer as consumer_module
-from pulsar_spark.client import producer as producer_module
+from pulsar_spark.client.sending import producer as producer_module
+from pulsar_spark.client.subscribing import consumer as consumer_module
 from pulsar_spark.storage.topics.partitions import PartitionWatch
 from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.plain_broker import PlainBroker

@@ -8,7 +8,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.client.enums import result_of
+from pulsar_spark.client.model.enums import result_of
 from pulsar_spark.storage.layout import Layout
 
 OWN_ARGUMENTS = {

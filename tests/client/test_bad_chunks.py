@@ -10,7 +10,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.errors import UnreadableMessage
-from pulsar_spark.protocol.numbering import publish_id
+from pulsar_spark.protocol.topics.numbering import publish_id
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.topics.topics import read_topic

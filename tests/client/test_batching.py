@@ -1,6 +1,6 @@
 """Which messages of a producer share an entry."""
 
-from pulsar_spark.protocol.batching import BatchContainer
+from pulsar_spark.protocol.topics.batching import BatchContainer
 
 
 def test_closes_at_the_number_of_messages():

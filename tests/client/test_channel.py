@@ -7,7 +7,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.client import subscription as subscription_module
+from pulsar_spark.client.subscribing import subscription as subscription_module
 from pulsar_spark.errors import LogShortened
 from pulsar_spark.link import channel, inbox, request_writer
 from pulsar_spark.storage.delta.log import TableLog

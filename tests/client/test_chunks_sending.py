@@ -6,7 +6,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.client import publisher as publisher_module
+from pulsar_spark.client.sending import publisher as publisher_module
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.delta.tables import AppendTable

@@ -8,7 +8,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.admin.upkeep import trim
-from pulsar_spark.client.compacted_out import AHEAD, CompactedOut
+from pulsar_spark.client.receiving.compacted_out import AHEAD, CompactedOut
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.plain_broker import PlainBroker

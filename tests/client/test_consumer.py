@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.waiting import eventually, nothing_comes, receive_values
 

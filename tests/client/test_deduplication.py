@@ -231,7 +231,7 @@ def test_batches_are_stored_without_their_duplicates(on, client):
 @pytest.mark.parametrize("keys", ["abab", "aba"])
 def test_of_key_based_batches_nothing_is_lost(on, client, monkeypatch, keys):
     """Though the second batch's sequence ids are below the first one's last, and a commit has room for one batch."""
-    monkeypatch.setattr("pulsar_spark.client.publisher.MAX_COMMIT_MESSAGES", 1)
+    monkeypatch.setattr("pulsar_spark.client.sending.publisher.MAX_COMMIT_MESSAGES", 1)
     producer = client.create_producer("t", producer_name="p", batching_type=pulsar.BatchingType.KeyBased, **BATCHING)
     for key in keys:
         producer.send_async(key.encode(), None, partition_key=key)

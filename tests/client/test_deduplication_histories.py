@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from pulsar_spark.client.deduplication import Deduplication, Judged
-from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
+from pulsar_spark.client.sending.deduplication import Deduplication, Judged
+from pulsar_spark.client.sending.publish_rows import Entry, Outgoing, publish_rows
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.protocol.policies import DEDUPLICATION
+from pulsar_spark.protocol.policies.policies import DEDUPLICATION
 from pulsar_spark.storage.delta.data_files import read_added
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable

@@ -4,10 +4,10 @@ due, acknowledged and given back by position. Rounds are written by hand; messag
 import numpy as np
 
 import pulsar_spark as pulsar
-from pulsar_spark.client import reading
+from pulsar_spark.client.receiving import reading
 from pulsar_spark.link.inbox import COLUMNS
-from pulsar_spark.protocol.delays import DUE_LANE, virtual
-from pulsar_spark.protocol.packing import packed
+from pulsar_spark.protocol.acknowledgement.packing import packed
+from pulsar_spark.protocol.delays.delays import DUE_LANE, virtual
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER

@@ -14,8 +14,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker.gathering import gather
-from pulsar_spark.client import subscription
-from pulsar_spark.protocol.permits import Permits
+from pulsar_spark.client.subscribing import subscription
+from pulsar_spark.protocol.subscriptions.permits import Permits
 from pulsar_spark.storage.topics.topics import create_topic
 
 MESSAGES = int(os.environ.get("PULSAR_SPARK_ORDER_MESSAGES", 400))

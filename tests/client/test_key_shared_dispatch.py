@@ -6,8 +6,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker.gathering import gather
-from pulsar_spark.protocol.selectors import select
-from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.protocol.keys.selectors import select
+from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.topics.topics import read_topic

@@ -8,10 +8,10 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.broker.round.round_rows import rows_of_round
 from pulsar_spark.link.inbox import COLUMNS
-from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.hash_ranges import OwnedRange
-from pulsar_spark.protocol.permits import Permits
-from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.protocol.keys.hash_ranges import OwnedRange
+from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.protocol.subscriptions.permits import Permits
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.topics.topics import read_topic

@@ -3,7 +3,7 @@
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.frames.letters import FrameLetters
+from pulsar_spark.frames.consuming.letters import FrameLetters
 from pulsar_spark.storage.topics.topics import create_topic
 
 TOPIC, SUBSCRIPTION, CAPITALS = "t" * 20, "s" * 190, "A" * 84

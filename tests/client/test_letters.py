@@ -6,8 +6,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker.letters.letter_requests import LetterRequests
-from pulsar_spark.client.letters import letter_topics as all_letter_topics
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.client.subscribing.letters import letter_topics as all_letter_topics
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.delta.data_files import read_file
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.table_lock import append_lock

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client import subscription as subscription_module
+from pulsar_spark.client.subscribing import subscription as subscription_module
 from pulsar_spark.link.broker_watch import BrokerWatch
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import Holder

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
-from pulsar_spark.client.enums import CompressionType
+from pulsar_spark.client.model.enums import CompressionType
 from pulsar_spark.payloads.compression import COMPRESSIONS, UNCOMPRESSED_BYTES
 from pulsar_spark.payloads.encoding import PayloadDecoder, Stored
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.delta.scan import dataset_of, open_table
 from pulsar_spark.storage.layout import Layout
 from tests.payloads.keys import Keys, key_pair

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pulsar_spark.client.places import await_numbering
+from pulsar_spark.client.receiving.places import await_numbering
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic

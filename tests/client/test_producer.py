@@ -12,8 +12,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.client import publisher as publisher_module
-from pulsar_spark.protocol.routing import partition_for_key
+from pulsar_spark.client.sending import publisher as publisher_module
+from pulsar_spark.protocol.topics.routing import partition_for_key
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.topics.topics import create_topic, delete_topic

@@ -8,8 +8,8 @@ from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.client import topic_log
-from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
+from pulsar_spark.client.readers import topic_log
+from pulsar_spark.client.sending.publish_rows import Entry, Outgoing, publish_rows
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.ledgers import ledger_index

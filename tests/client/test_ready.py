@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client import handing_out
-from pulsar_spark.client.delivery import Delivery
-from pulsar_spark.client.message import Message
-from pulsar_spark.client.ready import Ready
-from pulsar_spark.protocol.delays import DUE_BASE
+from pulsar_spark.client.model.message import Message
+from pulsar_spark.client.receiving import handing_out
+from pulsar_spark.client.receiving.delivery import Delivery
+from pulsar_spark.client.receiving.ready import Ready
+from pulsar_spark.protocol.delays.delays import DUE_BASE
 from tests.support.waiting import eventually, nothing_comes
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)

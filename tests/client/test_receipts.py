@@ -4,7 +4,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.client.receipts import Receipt
+from pulsar_spark.client.acks.receipts import Receipt
 from pulsar_spark.link.inbox import Reply
 from tests.support.waiting import eventually, in_background, nothing_comes, receive_values
 

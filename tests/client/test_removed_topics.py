@@ -9,7 +9,7 @@ from deltalake.exceptions import DeltaError
 import pulsar_spark as pulsar
 import pulsar_spark.asyncio as aio
 from pulsar_spark.admin import Admin
-from pulsar_spark.client import subscription as of_partition
+from pulsar_spark.client.subscribing import subscription as of_partition
 from pulsar_spark.errors import CorruptState, RootAway
 from tests.support.waiting import eventually, nothing_comes, receive_values, send
 

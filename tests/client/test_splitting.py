@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from pulsar_spark.client.publish_rows import Outgoing
-from pulsar_spark.client.splitting import chunks_of, pieces_of
+from pulsar_spark.client.sending.publish_rows import Outgoing
+from pulsar_spark.client.sending.splitting import chunks_of, pieces_of
 from pulsar_spark.errors import InvalidMessage
-from pulsar_spark.protocol.chunking import chunk_count, chunk_payload_bytes, metadata_bytes
+from pulsar_spark.protocol.chunks.chunking import chunk_count, chunk_payload_bytes, metadata_bytes
 from tests.protocol.golden import cases
 
 LARGE = 1 << 30

@@ -8,8 +8,8 @@ import mmh3
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client import publisher
-from pulsar_spark.protocol.sticky_key import NONE_KEY
+from pulsar_spark.client.sending import publisher
+from pulsar_spark.protocol.keys.sticky_key import NONE_KEY
 from pulsar_spark.storage.delta.data_files import read_added
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable

@@ -6,7 +6,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.client import table_view
+from pulsar_spark.client.readers import table_view
 from pulsar_spark.schema import AvroSchema, BytesSchema, JsonSchema, Record, String, StringSchema
 from tests.support.waiting import eventually
 

@@ -4,8 +4,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from pulsar_spark.client.delivery import Delivery, tail_of
-from pulsar_spark.protocol.delays import DUE_BASE
+from pulsar_spark.client.receiving.delivery import Delivery, tail_of
+from pulsar_spark.protocol.delays.delays import DUE_BASE
 
 NOTHING = dict.fromkeys(("lane_hashes", "entries", "chunks", "batch_size", "redelivery_count", "ack_set", "positions"))
 

@@ -1,6 +1,6 @@
 """Acknowledgement timeouts, with a clock that is set."""
 
-from pulsar_spark.client.unacked import UnackedTracker
+from pulsar_spark.client.acks.unacked import UnackedTracker
 
 
 class Seconds:

@@ -6,7 +6,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.frames.membership import Membership, SubscribeOptions
+from pulsar_spark.frames.consuming.membership import Membership, SubscribeOptions
 from pulsar_spark.link.requests import EXPIRING, valid_for
 from pulsar_spark.storage.delta.data_files import read_added
 from pulsar_spark.storage.delta.log import TableLog

@@ -3,7 +3,7 @@ go, their time."""
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
 from tests.support.waiting import eventually, receive_values, send
 
 HOUR_MS = 3_600_000

@@ -11,7 +11,7 @@ import pytest
 
 from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.errors import DelayIndexNotReady
-from pulsar_spark.protocol.policies import DELAYED_DELIVERY_TICK_MS
+from pulsar_spark.protocol.policies.policies import DELAYED_DELIVERY_TICK_MS
 from tests.differential.duel import Duel, same
 from tests.differential.strategies import Turn
 from tests.support.crashes import Crash

@@ -9,9 +9,9 @@ from collections import Counter
 
 import pytest
 
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol import entry_states as states
-from pulsar_spark.protocol.entry_states import Transition, transition
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.acknowledgement import entry_states as states
+from pulsar_spark.protocol.acknowledgement.entry_states import Transition, transition
 from tests.support.model_cursor import Cursor
 
 STEPS = (

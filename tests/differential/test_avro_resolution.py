@@ -8,7 +8,7 @@ import random
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from pulsar_spark.protocol.avro_resolution import parse_definition, unreadable
+from pulsar_spark.protocol.schemas.avro_resolution import parse_definition, unreadable
 from tests.protocol.test_schema_compatibility import READS
 
 PLAIN = ("null", "boolean", "int", "long", "float", "double", "string", "bytes")

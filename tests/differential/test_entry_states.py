@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import tests.spec
-from pulsar_spark.protocol.entry_states import ACKNOWLEDGED, EVENTS, STATES, TRANSITIONS, transition
+from pulsar_spark.protocol.acknowledgement.entry_states import ACKNOWLEDGED, EVENTS, STATES, TRANSITIONS, transition
 from tests.differential.duel import PARTITIONS, TOPICS
 from tests.differential.recorded_states import RecordedStates
 from tests.differential.strategies import histories

@@ -10,7 +10,7 @@ from hypothesis import given
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.key_shared.keyed import owners_of
 from pulsar_spark.broker.key_shared.keyed_pages import KeyedByPage
-from pulsar_spark.protocol.cursor import PENDING
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from tests.differential import key_strategies
 from tests.differential.drawing import drawn
 from tests.differential.duel import Duel

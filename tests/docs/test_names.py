@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from pulsar_spark.cli import app
-from pulsar_spark.protocol.policies import POLICIES
+from pulsar_spark.protocol.policies.policies import POLICIES
 from tests.docs.pages import PAGES, name_of
 from tests.support.judging import failures
 

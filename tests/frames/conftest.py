@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsar_spark.frames import call
+from pulsar_spark.frames.consuming import call
 from pulsar_spark.storage.spark import spark_root
 from pulsar_spark.storage.topics.topics import create_topic
 from tests.frames.plain import positions

@@ -4,7 +4,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.frames import consume, consuming
+from pulsar_spark.frames import consume
+from pulsar_spark.frames.consuming import consuming
 from tests.support.waiting import eventually
 
 

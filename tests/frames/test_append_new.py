@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.frames import deduplication
-from pulsar_spark.frames.deduplication import append_new
-from pulsar_spark.protocol.policies import DEDUPLICATION
+from pulsar_spark.frames.publishing import deduplication
+from pulsar_spark.frames.publishing.deduplication import append_new
+from pulsar_spark.protocol.policies.policies import DEDUPLICATION
 from pulsar_spark.storage.delta.file_statistics import staged_statistics
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.staged_files import StagedFile, staging_folder

@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 import pytest
 
-from pulsar_spark.frames.backlog import Backlog
+from pulsar_spark.frames.consuming.backlog import Backlog
 from pulsar_spark.storage.cursor_ledger import committed_rounds
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import read_topic

@@ -11,7 +11,7 @@ from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.service.process import run_broker
 from pulsar_spark.frames import to_delta
-from pulsar_spark.protocol.bundles import WHOLE
+from pulsar_spark.protocol.topics.bundles import WHOLE
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import layouts_of

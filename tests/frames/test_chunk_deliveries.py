@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
-from pulsar_spark.frames import chunk_deliveries
-from pulsar_spark.frames.chunk_deliveries import ChunkedMessage, across, apart, find_parts, find_usable
-from pulsar_spark.frames.chunk_payloads import Parts
-from pulsar_spark.frames.delivery import Delivery
-from pulsar_spark.frames.remaining import remaining
+from pulsar_spark.frames.deliveries import chunk_deliveries
+from pulsar_spark.frames.deliveries.chunk_deliveries import ChunkedMessage, across, apart, find_parts, find_usable
+from pulsar_spark.frames.deliveries.delivery import Delivery
+from pulsar_spark.frames.deliveries.remaining import remaining
+from pulsar_spark.frames.reading.chunk_payloads import Parts
 from pulsar_spark.storage.chunks.chunks import ChunkedMessages
 from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.storage.entries.slices import PositionRange

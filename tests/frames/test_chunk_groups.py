@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.frames import chunk_groups, last_chunks
-from pulsar_spark.frames.chunk_payloads import Parts, _joined
-from pulsar_spark.frames.last_chunks import names_of, read_last_chunks
+from pulsar_spark.frames.reading import chunk_groups, last_chunks
+from pulsar_spark.frames.reading.chunk_payloads import Parts, _joined
+from pulsar_spark.frames.reading.last_chunks import names_of, read_last_chunks
 from pulsar_spark.storage.chunks.chunk_rows import PAYLOAD_BYTES, Room, rows_of_chunks
 from pulsar_spark.storage.entries.slices import DELIVERED
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex

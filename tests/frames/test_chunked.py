@@ -7,18 +7,11 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, MessageTooBig, UnreadableMessage
-from pulsar_spark.frames import (
-    chunk_deliveries,
-    consume,
-    dead_letters,
-    decode_payloads,
-    publish,
-    read_messages,
-    reprocess_dead_letters,
-)
-from pulsar_spark.frames.chunk_deliveries import find_parts
-from pulsar_spark.frames.chunk_payloads import GONE
-from pulsar_spark.protocol.chunking import metadata_bytes
+from pulsar_spark.frames import consume, dead_letters, decode_payloads, publish, read_messages, reprocess_dead_letters
+from pulsar_spark.frames.deliveries import chunk_deliveries
+from pulsar_spark.frames.deliveries.chunk_deliveries import find_parts
+from pulsar_spark.frames.reading.chunk_payloads import GONE
+from pulsar_spark.protocol.chunks.chunking import metadata_bytes
 from pulsar_spark.storage.delta.data_files import ROW_GROUP_BYTES
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import dataset_of

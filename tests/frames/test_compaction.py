@@ -9,7 +9,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.compaction import compaction_job, compaction_plan
 from pulsar_spark.frames import read_messages
-from pulsar_spark.protocol.compaction import Keyed, survivors
+from pulsar_spark.protocol.policies.compaction import Keyed, survivors
 from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic, read_topic

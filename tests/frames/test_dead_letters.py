@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.broker.round.round_rows import rows_of_round
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, InvalidTopicName, Timeout, TopicNotFound
-from pulsar_spark.frames import reprocess_run
-from pulsar_spark.frames.dead_letters import count_by_cause, dead_letters, sent_letters
-from pulsar_spark.frames.payloads import PAYLOAD_ERROR
-from pulsar_spark.frames.reprocess import reprocess_dead_letters
-from pulsar_spark.frames.reprocess_chunk import SENT_COLUMNS
+from pulsar_spark.frames.letters import reprocess_run
+from pulsar_spark.frames.letters.dead_letters import count_by_cause, dead_letters, sent_letters
+from pulsar_spark.frames.letters.reprocess import reprocess_dead_letters
+from pulsar_spark.frames.letters.reprocess_chunk import SENT_COLUMNS
+from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.storage.cursor_ledger.reprocessing import Reprocessing
 from pulsar_spark.storage.delta.scan import dataset_of

@@ -4,7 +4,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.frames import publish, publish_stream
-from pulsar_spark.protocol.policies import DEDUPLICATION
+from pulsar_spark.protocol.policies.policies import DEDUPLICATION
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine
 

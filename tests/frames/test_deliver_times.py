@@ -6,10 +6,10 @@ from itertools import count
 import pytest
 from pyspark.sql import functions as F
 
-from pulsar_spark.client.send_arguments import deliver_at_ms
+from pulsar_spark.client.sending.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.frames import publish
-from pulsar_spark.protocol.instants import to_millis
+from pulsar_spark.protocol.delays.instants import to_millis
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.topics.topics import read_topic
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.errors import InvalidMessage
-from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, PutOff, answer, subtract
-from pulsar_spark.frames.lane_deliveries import LaneRange
-from pulsar_spark.protocol.hash_ranges import SLOTS
-from pulsar_spark.protocol.lanes import HashRange, LaneHashes
+from pulsar_spark.frames.deliveries.delivery import Acknowledged, Answer, Delivery, PutOff, answer, subtract
+from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange
+from pulsar_spark.protocol.keys.hash_ranges import SLOTS
+from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes
 from pulsar_spark.storage.entries.slices import PositionRange
 
 SINGLES = PositionRange(0, 10, 19)

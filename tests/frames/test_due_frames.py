@@ -8,7 +8,8 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import now_micros
-from pulsar_spark.frames import backlog, consume
+from pulsar_spark.frames import consume
+from pulsar_spark.frames.consuming import backlog
 from tests.support.waiting import eventually
 
 HOUR = 3_600_000

@@ -4,7 +4,7 @@ was refused."""
 from chispa import assert_df_equality
 from deltalake import DeltaTable
 
-from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER, REQUESTS

@@ -15,13 +15,14 @@ from pulsar_spark import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, KeyS
 from pulsar_spark.broker.gathering import entry_hashes, gather
 from pulsar_spark.broker.round.round_rows import rows_of_round
 from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration, SubscriptionBusy
-from pulsar_spark.frames import backlog, call, consume
-from pulsar_spark.frames.delivery import Acknowledged, Answer
+from pulsar_spark.frames import consume
+from pulsar_spark.frames.consuming import backlog, call
+from pulsar_spark.frames.deliveries.delivery import Acknowledged, Answer
 from pulsar_spark.link.inbox import COLUMNS
-from pulsar_spark.protocol.cursor import DELIVERY_ROUND, Range
-from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
-from pulsar_spark.protocol.selectors import ConsistentHashing, Member, select
-from pulsar_spark.protocol.sticky_key import sticky_key_hash
+from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND, Range
+from pulsar_spark.protocol.keys.hash_ranges import SLOTS, OwnedRange
+from pulsar_spark.protocol.keys.selectors import ConsistentHashing, Member, select
+from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
 from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.entries.topic_files import live_files
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex

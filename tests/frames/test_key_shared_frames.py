@@ -9,12 +9,13 @@ import pytest
 from pyspark.sql import functions as F
 
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.frames import consume, lane_frames, publish
-from pulsar_spark.frames.lane_deliveries import LaneRange
-from pulsar_spark.frames.lane_frames import read_lane
-from pulsar_spark.protocol.hash_ranges import HASHES, SLOTS
-from pulsar_spark.protocol.lanes import HashRange, LaneHashes
-from pulsar_spark.protocol.sticky_key import sticky_key, sticky_key_hash
+from pulsar_spark.frames import consume, publish
+from pulsar_spark.frames.deliveries import lane_frames
+from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange
+from pulsar_spark.frames.deliveries.lane_frames import read_lane
+from pulsar_spark.protocol.keys.hash_ranges import HASHES, SLOTS
+from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes
+from pulsar_spark.protocol.keys.sticky_key import sticky_key, sticky_key_hash
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.entries.key_hashes import read_hashes
 from pulsar_spark.storage.entries.slices import PositionRange

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from pulsar_spark.frames import lane_frames
-from pulsar_spark.frames.lane_frames import _parts
-from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner
-from pulsar_spark.protocol.positions import as_array, expanded
-from pulsar_spark.protocol.selectors import ConsistentHashing, Member
+from pulsar_spark.frames.deliveries import lane_frames
+from pulsar_spark.frames.deliveries.lane_frames import _parts
+from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded
+from pulsar_spark.protocol.keys.lanes import LaneHashes, hashes_by_owner
+from pulsar_spark.protocol.keys.selectors import ConsistentHashing, Member
 from pulsar_spark.storage.delta import data_files
 from pulsar_spark.storage.entries.slices import MAX_BOUNDS, PositionRange
 from pulsar_spark.storage.layout import Layout

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pulsar_spark.frames.chunking import Chunking
-from pulsar_spark.frames.message_rows import Writing
-from pulsar_spark.protocol.routing import HashingScheme
+from pulsar_spark.frames.publishing.chunking import Chunking
+from pulsar_spark.frames.publishing.message_rows import Writing
+from pulsar_spark.protocol.topics.routing import HashingScheme
 from pulsar_spark.storage.delta.data_files import ROW_GROUP_BYTES
 
 MIB = 1 << 20

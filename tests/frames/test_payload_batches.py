@@ -4,7 +4,7 @@ import random
 
 import pyarrow as pa
 
-from pulsar_spark.frames import payloads
+from pulsar_spark.frames.reading import payloads
 from pulsar_spark.payloads.compression import compress
 from pulsar_spark.payloads.encoding import PayloadDecoder
 

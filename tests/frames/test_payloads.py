@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 import pulsar_spark as pulsar
 from pulsar_spark.errors import CryptoError, DecompressionError, InvalidConfiguration, MessageTooBig, UnreadableMessage
 from pulsar_spark.frames import (
-    call,
     consume,
     decode_payloads,
     publish,
@@ -23,6 +22,7 @@ from pulsar_spark.frames import (
     register_plain_payload,
     reprocess_dead_letters,
 )
+from pulsar_spark.frames.consuming import call
 from pulsar_spark.payloads.compression import COMPRESSIONS, UNCOMPRESSED_BYTES
 from pulsar_spark.payloads.encryption import Encryptor
 from pulsar_spark.storage.topics.topics import read_topic

@@ -12,9 +12,10 @@ from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, MessageTooBig, NotAllowedError, TopicNotFound
-from pulsar_spark.frames import Published, producer, publish, publish_stream
+from pulsar_spark.frames import Published, publish, publish_stream
+from pulsar_spark.frames.publishing import producer
 from pulsar_spark.link import quota
-from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
+from pulsar_spark.protocol.topics.routing import HashingScheme, partition_for_key
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.topics.announcements import take_announced
 from pulsar_spark.storage.topics.topics import create_topic, read_topic

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 import pulsar_spark as pulsar
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.frames import publish
-from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
-from pulsar_spark.protocol.sticky_key import NONE_KEY
+from pulsar_spark.protocol.keys.sticky_key import NONE_KEY
+from pulsar_spark.protocol.topics.routing import HashingScheme, partition_for_key
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.entries.key_hashes import read_hashes
 from pulsar_spark.storage.ledgers.publishes import number_commit

@@ -4,8 +4,8 @@ deliveries."""
 import pytest
 from chispa import assert_df_equality
 
-from pulsar_spark.frames import published_files
-from pulsar_spark.frames.published_files import read_published
+from pulsar_spark.frames.deliveries import published_files
+from pulsar_spark.frames.deliveries.published_files import read_published
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex

@@ -4,8 +4,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.frames.reprocess import reprocess_dead_letters
-from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic
+from pulsar_spark.frames.letters.reprocess import reprocess_dead_letters
+from pulsar_spark.protocol.redelivery.letters import dead_letter_topic, retry_letter_topic
 from tests.support.processes import broker_process
 from tests.support.waiting import DEADLINE_SECONDS, eventually, receive_values
 

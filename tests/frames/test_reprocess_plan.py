@@ -5,9 +5,9 @@ from datetime import datetime, timezone
 import pytest
 
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
-from pulsar_spark.frames.producer import utc_now
-from pulsar_spark.frames.reprocess_plan import Letter, checked_target, plan_letters
-from pulsar_spark.frames.reprocess_run import Run
+from pulsar_spark.frames.letters.reprocess_plan import Letter, checked_target, plan_letters
+from pulsar_spark.frames.letters.reprocess_run import Run
+from pulsar_spark.frames.publishing.producer import utc_now
 from pulsar_spark.storage.cursor_ledger.reprocessing import Claim, Job, Reprocessing
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic, prepare_root

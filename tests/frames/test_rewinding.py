@@ -6,8 +6,9 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.frames import call, consume
-from pulsar_spark.frames.delivery import Answer
+from pulsar_spark.frames import consume
+from pulsar_spark.frames.consuming import call
+from pulsar_spark.frames.deliveries.delivery import Answer
 from tests.frames.plain import Seconds, positions
 from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually

@@ -7,8 +7,9 @@ import pytest
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import AlreadyClosed, ConsumerBusy, InvalidConfiguration, Timeout
-from pulsar_spark.frames import active_consumptions, consume, membership
-from pulsar_spark.frames.consumption import Consumption
+from pulsar_spark.frames import active_consumptions, consume
+from pulsar_spark.frames.consuming import membership
+from pulsar_spark.frames.consuming.consumption import Consumption
 from tests.support.waiting import eventually
 
 
@@ -60,7 +61,7 @@ def test_the_users_exception_comes_through_and_the_consumer_is_gone(served):
 
 
 def test_the_end_of_a_block_does_not_wait_for_ever_for_a_function(served, monkeypatch, caplog):
-    monkeypatch.setattr("pulsar_spark.frames.consumption.STOP_SECONDS", 0.2)
+    monkeypatch.setattr("pulsar_spark.frames.consuming.consumption.STOP_SECONDS", 0.2)
     release, called = threading.Event(), threading.Event()
 
     def stuck(messages, delivery):

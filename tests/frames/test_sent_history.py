@@ -3,10 +3,10 @@
 import pytest
 
 from pulsar_spark.broker.round.round_rows import PageRows, rows_of_round
-from pulsar_spark.frames.delivery import Delivery
-from pulsar_spark.frames.sent_history import History
-from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.hash_ranges import OwnedRange
+from pulsar_spark.frames.deliveries.delivery import Delivery
+from pulsar_spark.frames.sinks.sent_history import History
+from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.protocol.keys.hash_ranges import OwnedRange
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulsar_spark.frames import row_split
-from pulsar_spark.frames.lane_deliveries import LaneRange
-from pulsar_spark.protocol.hash_ranges import SLOTS
-from pulsar_spark.protocol.lanes import HashRange, LaneHashes
-from pulsar_spark.protocol.sticky_key import sticky_key_hash
+from pulsar_spark.frames.deliveries import row_split
+from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange
+from pulsar_spark.protocol.keys.hash_ranges import SLOTS
+from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes
+from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
 from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.table_specs import MESSAGES
 

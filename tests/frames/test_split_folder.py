@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_spark.frames import split_folder
-from pulsar_spark.frames.split_folder import PREFIX, SplitFolder
+from pulsar_spark.frames.deliveries import split_folder
+from pulsar_spark.frames.deliveries.split_folder import PREFIX, SplitFolder
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def place(tmp_path, monkeypatch) -> Path:
 
 _SPLITTING = """
 import sys
-from pulsar_spark.frames.split_folder import SplitFolder
+from pulsar_spark.frames.deliveries.split_folder import SplitFolder
 folder = SplitFolder(["a", "b"])
 (folder.path / "a" / "part-0.parquet").write_bytes(b"half a file")
 print(folder.path, flush=True)

@@ -7,11 +7,12 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from pulsar_spark.frames import publish, split_reads
-from pulsar_spark.frames.lane_deliveries import LaneRange
-from pulsar_spark.frames.lane_frames import read_lane
-from pulsar_spark.protocol.hash_ranges import SLOTS
-from pulsar_spark.protocol.lanes import HashRange, LaneHashes
+from pulsar_spark.frames import publish
+from pulsar_spark.frames.deliveries import split_reads
+from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange
+from pulsar_spark.frames.deliveries.lane_frames import read_lane
+from pulsar_spark.protocol.keys.hash_ranges import SLOTS
+from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes
 from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import create_topic

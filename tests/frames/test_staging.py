@@ -11,7 +11,8 @@ from pyspark.sql import DataFrameWriter
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import InvalidConfiguration, MessageTooBig, TopicNotFound
-from pulsar_spark.frames import producer, publish
+from pulsar_spark.frames import publish
+from pulsar_spark.frames.publishing import producer
 from pulsar_spark.storage.delta import staging
 from pulsar_spark.storage.delta.file_statistics import file_statistics, statistics
 from pulsar_spark.storage.delta.log import TableLog

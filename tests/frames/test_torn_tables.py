@@ -6,7 +6,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.frames import topic_messages
+from pulsar_spark.frames.reading import topic_messages
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.views import views

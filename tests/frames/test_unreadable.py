@@ -4,10 +4,11 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.errors import DecompressionError, UnreadableMessage
-from pulsar_spark.frames import call, consume
-from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, answer
-from pulsar_spark.frames.unreadable import NOTHING, Unreadable, answered, readable
-from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.frames import consume
+from pulsar_spark.frames.consuming import call
+from pulsar_spark.frames.deliveries.delivery import Acknowledged, Answer, Delivery, answer
+from pulsar_spark.frames.deliveries.unreadable import NOTHING, Unreadable, answered, readable
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.storage.entries.slices import PositionRange
 
 ERROR = DecompressionError("of some message")

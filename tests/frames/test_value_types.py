@@ -6,8 +6,8 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
 from pulsar_spark.frames import decode_values, publish, publish_stream, read_messages
-from pulsar_spark.frames.value_types import column_type, spark_type_of
-from pulsar_spark.protocol.schema_info import SchemaType
+from pulsar_spark.frames.values.value_types import column_type, spark_type_of
+from pulsar_spark.protocol.schemas.schema_info import SchemaType
 from pulsar_spark.schema import AvroSchema, JsonSchema, StringSchema
 from tests.frames.value_cases import MOST, cases_of, client_value, column, column_value, definition, logical
 

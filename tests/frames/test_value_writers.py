@@ -10,10 +10,10 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
-from pulsar_spark.frames.value_decoding import avro_reading, json_reading
-from pulsar_spark.frames.value_encoding import ValueEncoder
-from pulsar_spark.frames.value_types import column_type, spark_type_of
-from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
+from pulsar_spark.frames.values.value_decoding import avro_reading, json_reading
+from pulsar_spark.frames.values.value_encoding import ValueEncoder
+from pulsar_spark.frames.values.value_types import column_type, spark_type_of
+from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema import AvroSchema, JsonSchema
 from tests.frames.value_cases import logical
 

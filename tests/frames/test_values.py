@@ -9,7 +9,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import IncompatibleSchema, InvalidConfiguration, InvalidMessage
 from pulsar_spark.frames import consume, decode_values, publish, read_messages
-from pulsar_spark.frames.value_types import value_type
+from pulsar_spark.frames.values.value_types import value_type
 from pulsar_spark.schema import (
     Array,
     AvroSchema,

@@ -3,7 +3,7 @@
 import pytest
 from chispa import assert_df_equality
 
-from pulsar_spark.protocol.selectors import Member, Sticky
+from pulsar_spark.protocol.keys.selectors import Member, Sticky
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from pulsar_spark.views.view_specs import DRAINING_HASHES, HASH_OWNERS, VIEWS

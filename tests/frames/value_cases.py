@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pulsar_spark.protocol.schema_info import SchemaType
+from pulsar_spark.protocol.schemas.schema_info import SchemaType
 
 INFINITY = float("inf")
 

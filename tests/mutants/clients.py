@@ -6,7 +6,7 @@ MUTANTS = (
     Mutant(
         "stale-delivery-shown",
         "what was being read when a seek came is shown after it",
-        "client/handing_out.py",
+        "client/receiving/handing_out.py",
         "            if delivery.generation != self.generation:\n                return None\n",
         "",
         "tests/client/test_seek.py::test_what_is_being_read_is_dropped_too",
@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "ack-lost-on-reconnect",
         "acknowledgements that wait when the broker lets a consumer go are lost",
-        "client/subscription.py",
+        "client/subscribing/subscription.py",
         "        self._channel.submit(acknowledged)\n",
         "",
         "tests/client/test_waiting_acks.py::test_they_are_sent_before_it_subscribes_again",
@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "acknowledged-message-shown-again",
         "a message that was acknowledged, and is delivered again before the broker knows, is shown again",
-        "client/acknowledgements.py",
+        "client/acks/acknowledgements.py",
         "return [position > done and position not in self._entries for position in positions]",
         "return [True for position in positions]",
         "tests/client/test_acknowledgements.py::test_what_waits_to_be_sent_is_a_duplicate_when_it_comes_again",
@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "cumulative-ack-takes-the-next",
         "a cumulative acknowledgement within a batch forgets what was acknowledged behind it",
-        "client/acknowledgements.py",
+        "client/acks/acknowledgements.py",
         "self._entries = {entry for entry in self._entries if entry > done}",
         "self._entries = {entry for entry in self._entries if entry > done + 1}",
         "tests/client/test_acknowledgements.py::test_cumulative_swallows_nothing_right_behind_it",
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "cumulative-ack-goes-back",
         "a cumulative acknowledgement of a message before the last one takes that back",
-        "client/acknowledgements.py",
+        "client/acks/acknowledgements.py",
         "if position >= 0 and is_more:",
         "if position >= 0:",
         "tests/client/test_acknowledgements.py::test_only_the_largest_cumulative_counts",
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "batch-acknowledged-early",
         "a batch counts as acknowledged when all but its last message are",
-        "client/acknowledgements.py",
+        "client/acks/acknowledgements.py",
         "        if not left:\n            return self.acknowledge(position, -1, delivered_bits)",
         "        if left & (left - 1) == 0:\n            return self.acknowledge(position, -1, delivered_bits)",
         "tests/client/test_acknowledgements.py::test_messages_of_a_batch_share_one_set",
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "late-append-unnoticed",
         "an acknowledgement that comes while others are taken finds room, and is not sent",
-        "client/acknowledgement_tracker.py",
+        "client/acks/acknowledgement_tracker.py",
         "            self.pending.room = 0\n            rows = self._take()",
         "            rows = self._take()",
         "tests/client/test_waiting_acks.py::test_those_behind_the_ones_that_were_sent_are_sent_too",
@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "old-delivery-shown",
         "an entry that comes again is shown twice where it is still queued",
-        "client/handing_out.py",
+        "client/receiving/handing_out.py",
         "return newest is None\n",
         "return True\n",
         "tests/client/test_redelivery.py::test_what_is_queued_of_an_entry_that_comes_again_is_dropped",
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "dead-message-shown",
         "what comes above the limit of the dead letter policy is shown",
-        "client/subscription.py",
+        "client/subscribing/subscription.py",
         "is_shown = not (is_stale or is_dead)",
         "is_shown = not is_stale",
         "tests/client/test_redelivery.py::test_a_message_above_the_limit_is_not_shown_but_given_back",
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "crossed-delivery-shown",
         "a delivery that crossed a request to send everything again is shown as well",
-        "client/subscription.py",
+        "client/subscribing/subscription.py",
         "is_stale = self._stale is not None and self._stale.version > requests_version",
         "is_stale = False",
         "tests/client/test_channel.py::test_a_delivery_that_crossed_a_redelivery_request_is_dropped",
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "one-permit-too-many",
         "a queue that shrank is asked for in full again",
-        "protocol/permits.py",
+        "protocol/subscriptions/permits.py",
         "        self._debt -= paid\n",
         "",
         "tests/protocol/test_permits.py::test_what_is_asked_for_and_what_waits_are_a_queue_full",
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "permits-of-dropped-messages-lost",
         "what is dropped from a queue is never asked for again",
-        "client/subscription.py",
+        "client/subscribing/subscription.py",
         "permits += self._permits.drop(dropped)",
         "permits += 0",
         "tests/client/test_consumer.py::test_redelivery_of_everything_drops_what_is_queued",
@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "timeout-never-looked-at",
         "an entry whose ack timeout has passed comes again only with one that was handed out before",
-        "client/unacked.py",
+        "client/acks/unacked.py",
         "if since + timeout > self._clock():",
         "if since + 2 * timeout > self._clock():",
         "tests/client/test_unacked.py::test_an_entry_expires_once_and_only_when_its_time_has_passed",
@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "cumulative-ack-keeps-the-timeout",
         "the last entry of a cumulative acknowledgement comes again after its ack timeout",
-        "client/unacked.py",
+        "client/acks/unacked.py",
         "key[1] <= position",
         "key[1] < position",
         "tests/client/test_unacked.py::test_acknowledged_entries_do_not_expire",
@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         "late-message-published",
         "a message is published after its send timeout",
-        "client/publisher.py",
+        "client/sending/publisher.py",
         "if entry.messages[0].deadline <= now]",
         "if entry.messages[0].deadline <= 0]",
         "tests/client/test_producer.py::test_what_waits_for_its_turn_until_its_time_is_over_is_not_published",
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "abandoned-message-published",
         "a message that was waiting when its producer was abandoned is published all the same",
-        "client/publisher.py",
+        "client/sending/publisher.py",
         "            self._queue.clear()\n",
         "",
         "tests/client/test_producer.py::test_what_waits_for_its_turn_at_a_shutdown_is_not_published",
@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "sequence-id-of-the-last-message",
         "of interleaved batches the last message's sequence id is stored, not the highest",
-        "client/deduplication.py",
+        "client/sending/deduplication.py",
         "transactions[name] = max(ended) if highest is None else max(highest, *ended)",
         "transactions[name] = ended[-1]",
         "tests/client/test_deduplication.py::test_of_key_based_batches_nothing_is_lost",
@@ -150,7 +150,7 @@ MUTANTS = (
     Mutant(
         "duplicate-chunks-stored",
         "the chunks of a message that is there are stored again behind its first one",
-        "protocol/deduplication.py",
+        "protocol/policies/deduplication.py",
         "is_new = is_above if begins else is_above or sequence_id in begun",
         "is_new = is_above if begins else True",
         "tests/protocol/test_deduplication.py::test_chunks_of_a_message_that_is_there_are_duplicates_all_of_them",

@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "mark-delete-runs-over-a-hole",
         "mark-delete runs over an entry that is not acknowledged",
-        "protocol/cursor.py",
+        "protocol/acknowledgement/cursor.py",
         "held.first > mark_delete + 1:",
         "held.first > mark_delete + 2:",
         "tests/broker/test_restart.py::test_mark_delete_waits_for_an_entry_that_was_never_delivered",
@@ -150,10 +150,10 @@ MUTANTS = (
     Mutant(
         "lane-takes-what-is-gone",
         "whose key is gone counts as of the lane of no key, and is forgotten by all",
-        "protocol/lanes.py",
+        "protocol/keys/lanes.py",
         "return found if are_told(len(found), entries) else found[~are_gone()[found]]",
         "return found",
-        "pulsar_spark/protocol/lanes.py::pulsar_spark.protocol.lanes.known_entries",
+        "pulsar_spark/protocol/keys/lanes.py::pulsar_spark.protocol.keys.lanes.known_entries",
     ),
     Mutant(
         "millisecond-early",
@@ -166,10 +166,10 @@ MUTANTS = (
     Mutant(
         "deliver-time-rounded-down",
         "a deliver time between two milliseconds is the earlier one",
-        "protocol/delays.py",
+        "protocol/delays/delays.py",
         "return times + (-(times % 1000)) % 1000",
         "return times - times % 1000",
-        "pulsar_spark/protocol/delays.py::pulsar_spark.protocol.delays.whole_ms",
+        "pulsar_spark/protocol/delays/delays.py::pulsar_spark.protocol.delays.delays.whole_ms",
     ),
     Mutant(
         "ack-before-its-time-lost",

@@ -62,10 +62,10 @@ MUTANTS = (
     Mutant(
         "ttl-before-deliver-time",
         "time to live ends what waits for its deliver time",
-        "protocol/expiry.py",
+        "protocol/policies/expiry.py",
         "if due_time >= dead_before and last >= at:",
         "if False:",
-        "pulsar_spark/protocol/expiry.py::pulsar_spark.protocol.expiry.expired",
+        "pulsar_spark/protocol/policies/expiry.py::pulsar_spark.protocol.policies.expiry.expired",
     ),
     Mutant(
         "ttl-not-looked-at-apart",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsar_spark.protocol import ack_set
+from pulsar_spark.protocol.acknowledgement import ack_set
 from tests.protocol.golden import cases
 
 

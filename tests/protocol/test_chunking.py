@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from pulsar_spark.errors import InvalidMessage
-from pulsar_spark.protocol.chunking import Open, Verdict, chunk_count, chunk_payload_bytes, judged, none_open, parts_of
+from pulsar_spark.protocol.chunks.chunking import (
+    Open,
+    Verdict,
+    chunk_count,
+    chunk_payload_bytes,
+    judged,
+    none_open,
+    parts_of,
+)
 from tests.protocol.golden import cases
 
 

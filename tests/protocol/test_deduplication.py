@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_spark.protocol.deduplication import Sent, app_id, are_new, begun_after, prefix_since
+from pulsar_spark.protocol.policies.deduplication import Sent, app_id, are_new, begun_after, prefix_since
 
 IDS = st.lists(st.integers(-2, 8), max_size=20)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pulsar_spark.protocol.delays import DUE_BASE, is_virtual, virtual
-from pulsar_spark.protocol.packing import packed, unpacked
+from pulsar_spark.protocol.acknowledgement.packing import packed, unpacked
+from pulsar_spark.protocol.delays.delays import DUE_BASE, is_virtual, virtual
 
 
 @pytest.mark.parametrize("seed", range(20))

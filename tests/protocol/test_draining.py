@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_spark.protocol.draining import (
+from pulsar_spark.protocol.keys.draining import (
     DrainingHashes,
     NothingWaits,
     Out,

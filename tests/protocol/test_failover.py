@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsar_spark.protocol.failover import Consumer, active_consumer, sort_consumers
+from pulsar_spark.protocol.subscriptions.failover import Consumer, active_consumer, sort_consumers
 from tests.protocol.golden import cases, named
 
 

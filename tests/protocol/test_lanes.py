@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pulsar_spark.protocol.hash_ranges import Axis, OwnedRange, Owners, owner
-from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner, joined, lane_numbers, split
-from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, ConsistentHashing4, Member, Sticky
-from pulsar_spark.protocol.sticky_key import MAX_HASH
+from pulsar_spark.protocol.keys.hash_ranges import Axis, OwnedRange, Owners, owner
+from pulsar_spark.protocol.keys.lanes import LaneHashes, hashes_by_owner, joined, lane_numbers, split
+from pulsar_spark.protocol.keys.selectors import AutoSplit, ConsistentHashing, ConsistentHashing4, Member, Sticky
+from pulsar_spark.protocol.keys.sticky_key import MAX_HASH
 
 SELECTORS = [AutoSplit(), ConsistentHashing(points=5), ConsistentHashing4(points=5), Sticky()]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pulsar_spark.errors import InvalidMessage
-from pulsar_spark.protocol.message_id import MessageId, parse_message_id
+from pulsar_spark.protocol.topics.message_id import MessageId, parse_message_id
 
 PULSAR_SAYS = [
     ((3, 5, 7, 2), "(5,7,3,2)", b"\x08\x05\x10\x07\x18\x03 \x02"),

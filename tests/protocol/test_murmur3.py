@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from pulsar_spark.protocol import murmur3
-from pulsar_spark.protocol.murmur3 import LONG, hash_all
-from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.protocol.keys import murmur3
+from pulsar_spark.protocol.keys.murmur3 import LONG, hash_all
+from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key_hash
 from tests.protocol.golden import cases
 
 

@@ -5,9 +5,16 @@ import random
 import numpy as np
 import pytest
 
-from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
-from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, ConsistentHashing4, Member, Sticky, select
-from pulsar_spark.protocol.sticky_key import MAX_HASH
+from pulsar_spark.protocol.keys.hash_ranges import NOBODY, Owners
+from pulsar_spark.protocol.keys.selectors import (
+    AutoSplit,
+    ConsistentHashing,
+    ConsistentHashing4,
+    Member,
+    Sticky,
+    select,
+)
+from pulsar_spark.protocol.keys.sticky_key import MAX_HASH
 
 RANGES = {"a": ((0, 99),), "b": ((200, 65535),), "c": ((110, 120), (130, 140))}
 

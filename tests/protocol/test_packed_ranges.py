@@ -5,8 +5,8 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range, spliced
-from pulsar_spark.protocol.packed_ranges import joined, pack
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range, spliced
+from pulsar_spark.protocol.acknowledgement.packed_ranges import joined, pack
 
 TAILS = [
     (ACKNOWLEDGED,),

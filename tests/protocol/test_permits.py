@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pulsar_spark.protocol.permits import IDLE_LOOKS, Permits
+from pulsar_spark.protocol.subscriptions.permits import IDLE_LOOKS, Permits
 
 
 @pytest.mark.parametrize("seed", range(50))

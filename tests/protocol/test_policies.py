@@ -7,7 +7,7 @@ import pytest
 
 import pulsar_spark
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.protocol.expiry import (
+from pulsar_spark.protocol.policies.expiry import (
     Activity,
     Delayed,
     Retention,
@@ -17,7 +17,7 @@ from pulsar_spark.protocol.expiry import (
     expired,
     has_expired,
 )
-from pulsar_spark.protocol.policies import POLICIES, check_policy, policy_text
+from pulsar_spark.protocol.policies.policies import POLICIES, check_policy, policy_text
 
 
 def is_refused(name: str, value: str) -> bool:
@@ -159,7 +159,7 @@ def test_nobody_else_looks_a_policy_up():
         for path in package.rglob("*.py")
         if re.search(r"\bPOLICIES(\[|\.get)", path.read_text(encoding="utf-8"))
     }
-    assert users == {"protocol/policies.py"}
+    assert users == {"protocol/policies/policies.py"}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.protocol.acknowledgement.positions import Positions
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
 from tests.protocol.golden import cases
 
 

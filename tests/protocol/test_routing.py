@@ -2,14 +2,14 @@
 
 import pytest
 
-from pulsar_spark.protocol.routing import (
+from pulsar_spark.protocol.keys.sticky_key import boost_hash
+from pulsar_spark.protocol.topics.routing import (
     HashingScheme,
     RoundRobinRouter,
     SinglePartitionRouter,
     key_hash,
     partition_for_key,
 )
-from pulsar_spark.protocol.sticky_key import boost_hash
 from tests.protocol.golden import cases
 
 CPP_DEFAULT_OF_FOUR = "2102021212302211201013021002113120311120"

@@ -4,10 +4,16 @@ import json
 
 import pytest
 
-from pulsar_spark.protocol.avro_resolution import InvalidDefinition, parse_definition, unreadable
-from pulsar_spark.protocol.policies import SCHEMA_STRATEGIES
-from pulsar_spark.protocol.schema_compatibility import consumer_refusal, invalid, is_same_schema, refusal, strategy_of
-from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
+from pulsar_spark.protocol.policies.policies import SCHEMA_STRATEGIES
+from pulsar_spark.protocol.schemas.avro_resolution import InvalidDefinition, parse_definition, unreadable
+from pulsar_spark.protocol.schemas.schema_compatibility import (
+    consumer_refusal,
+    invalid,
+    is_same_schema,
+    refusal,
+    strategy_of,
+)
+from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType
 
 ENUM = {"type": "enum", "name": "n.E", "symbols": ["A", "B"]}
 FIXED = {"type": "fixed", "name": "F", "size": 4}

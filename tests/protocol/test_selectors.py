@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from pulsar_spark.errors import ConsumerAssignError
-from pulsar_spark.protocol.hash_ranges import SLOTS, SLOTS_FROM_ONE, OwnedRange, owner
-from pulsar_spark.protocol.selectors import (
+from pulsar_spark.protocol.keys.hash_ranges import SLOTS, SLOTS_FROM_ONE, OwnedRange, owner
+from pulsar_spark.protocol.keys.selectors import (
     AutoSplit,
     ConsistentHashing,
     ConsistentHashing4,
@@ -15,7 +15,7 @@ from pulsar_spark.protocol.selectors import (
     ring_points,
     select,
 )
-from pulsar_spark.protocol.sticky_key import sticky_key_hash
+from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
 from tests.protocol.golden import cases, named
 
 

@@ -6,8 +6,8 @@ agree is the list, how much everybody gets, and that no level is served before a
 
 import pytest
 
-from pulsar_spark.protocol.failover import Consumer
-from pulsar_spark.protocol.shared import dispatch_order, turns
+from pulsar_spark.protocol.subscriptions.failover import Consumer
+from pulsar_spark.protocol.subscriptions.shared import dispatch_order, turns
 from tests.protocol.golden import cases
 
 

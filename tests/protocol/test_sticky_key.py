@@ -2,8 +2,8 @@
 
 import pytest
 
-from pulsar_spark.protocol.hash_ranges import SLOTS
-from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key, sticky_key_hash
+from pulsar_spark.protocol.keys.hash_ranges import SLOTS
+from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key, sticky_key_hash
 from tests.protocol.golden import cases, named
 
 

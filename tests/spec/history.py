@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pulsar_spark.protocol import ack_set
+from pulsar_spark.protocol.acknowledgement import ack_set
 from tests.spec.table import ADMIN, Case, Entry, Place
 
 REPLIED = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from pulsar_spark.protocol import ack_set
+from pulsar_spark.protocol.acknowledgement import ack_set
 from tests.support.model_chunks import PRODUCER, Chunk
 from tests.support.model_keys import Key
 from tests.support.requests import On, keep_alive, leave

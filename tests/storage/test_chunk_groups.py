@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from pulsar_spark.protocol.chunk_limits import Group, evictions
-from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.chunks.chunk_limits import Group, evictions
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks import chunk_groups
 from pulsar_spark.storage.chunks.chunk_groups import STILL_OPEN, ChunkGroups
 from pulsar_spark.storage.chunks.chunk_rows import Chunks

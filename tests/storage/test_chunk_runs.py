@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 from pulsar_spark.storage.chunks.chunk_runs import ChunkRuns, chunk_runs_of
 from pulsar_spark.storage.ledgers import needed_runs

@@ -13,7 +13,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.broker.compaction import compaction, compaction_plan
 from pulsar_spark.errors import CorruptState, NotAllowedError
-from pulsar_spark.protocol.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
+from pulsar_spark.protocol.policies.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
 from pulsar_spark.storage.compaction import compacted
 from pulsar_spark.storage.compaction.compacted import (
     DURATION_MS,

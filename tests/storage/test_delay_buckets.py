@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pulsar_spark.protocol.delays import whole_ms
-from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.protocol.acknowledgement.positions import Positions
+from pulsar_spark.protocol.delays.delays import whole_ms
 from pulsar_spark.storage.delay_index import delay_merge, delay_segments
 from pulsar_spark.storage.delay_index.delay_buckets import Bucket, Buckets, Segments
 from pulsar_spark.storage.delay_index.delay_merge import merge_buckets, write_entries

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED
-from pulsar_spark.protocol.delays import DUE_BASE, DUE_LANE, virtual
-from pulsar_spark.protocol.packing import packed
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.acknowledgement.packing import packed
+from pulsar_spark.protocol.delays.delays import DUE_BASE, DUE_LANE, virtual
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.cursor_ledger.due_rows import by_position
 from pulsar_spark.storage.cursor_ledger.lane_ranges import exact_ranges

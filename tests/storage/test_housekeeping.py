@@ -22,8 +22,8 @@ from pulsar_spark.errors import (
     LogShortened,
     ProducerBlockedQuotaExceededException,
 )
-from pulsar_spark.frames.delivery import Delivery
-from pulsar_spark.frames.sent_history import History
+from pulsar_spark.frames.deliveries.delivery import Delivery
+from pulsar_spark.frames.sinks.sent_history import History
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delta import checkpoints

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.delta import data_files
 from pulsar_spark.storage.entries.entries import read_slice
 from pulsar_spark.storage.entries.key_hashes import is_by_hash, read_hashes, unhashed_keys

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from pulsar_spark.broker.round.round_rows import PageRows, rows_of_round
-from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
-from pulsar_spark.protocol.lanes import HashRange, LaneHashes, lane_numbers
-from pulsar_spark.protocol.sticky_key import sticky_key_hash
+from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.protocol.keys.hash_ranges import SLOTS, OwnedRange
+from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes, lane_numbers
+from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.cursor_ledger.lane_ranges import exact_ranges, page_ranges, read_held
 from pulsar_spark.storage.delta.scan import open_table

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from pulsar_spark.errors import InvalidTopicName, InvalidUrl, TopicNotFound
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.delta.definitions import create_table
 from pulsar_spark.storage.delta.table_lock import append_lock
 from pulsar_spark.storage.delta.tables import AppendTable

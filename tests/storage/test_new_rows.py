@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulsar_spark.protocol.deduplication import app_id
+from pulsar_spark.protocol.policies.deduplication import app_id
 from pulsar_spark.storage.delta.file_statistics import staged_statistics
 from pulsar_spark.storage.delta.staged_files import StagedFile, staging_folder
 from pulsar_spark.storage.topics.new_rows import new_rows

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delta.actions import AddedFile, Commit
 from pulsar_spark.storage.ledgers import partition_ledgers, publish_ids
 from pulsar_spark.storage.ledgers.ledger_rows import ledger_rows, note_rows

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pulsar_spark.frames.chunk_payloads import _in_halves
-from pulsar_spark.frames.payload_batches import in_pieces
+from pulsar_spark.frames.reading.chunk_payloads import _in_halves
+from pulsar_spark.frames.reading.payload_batches import in_pieces
 from pulsar_spark.storage.chunks.chunks import PayloadMemory, _Placed
 
 KIND = pa.struct({"payload": pa.string(), "payload_error": pa.string()})

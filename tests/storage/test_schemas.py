@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from pulsar_spark.errors import IncompatibleSchema
-from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
+from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.topics import schemas
 from pulsar_spark.storage.topics.schemas import SchemaTable

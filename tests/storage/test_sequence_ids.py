@@ -6,7 +6,7 @@ import time
 import pytest
 
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.deduplication import app_id, prefix_since
+from pulsar_spark.protocol.policies.deduplication import app_id, prefix_since
 from pulsar_spark.storage.delta.checkpoints import checkpoints, make_checkpoint
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable

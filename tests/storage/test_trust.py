@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.protocol.deduplication import app_id
+from pulsar_spark.protocol.policies.deduplication import app_id
 from pulsar_spark.storage.cursor_ledger.reprocessing import Claim, Job, Reprocessing
 from pulsar_spark.storage.delta.checkpoints import checkpoints, make_checkpoint
 from pulsar_spark.storage.delta.data_files import write_files

@@ -12,9 +12,9 @@ from deltalake import DeltaTable
 import pulsar_spark as pulsar
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.errors import CorruptState, NotAllowedError
-from pulsar_spark.frames.delivery import Delivery
-from pulsar_spark.frames.delta_sink import History
-from pulsar_spark.protocol.letters import dead_letter_topic
+from pulsar_spark.frames.deliveries.delivery import Delivery
+from pulsar_spark.frames.sinks.delta_sink import History
+from pulsar_spark.protocol.redelivery.letters import dead_letter_topic
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round, version_of_round
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.cursor_ledger.requests import read_requests

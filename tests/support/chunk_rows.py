@@ -4,9 +4,9 @@ memory."""
 import zlib
 
 from pulsar_spark.broker.bundle.topics import TopicState
-from pulsar_spark.protocol import chunking
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.packing import unpacked_pairs
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
+from pulsar_spark.protocol.chunks import chunking
 from pulsar_spark.storage.entries.entries import read_slice
 from tests.support.model_chunks import Chunk, Chunks
 

@@ -9,10 +9,10 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.key_shared.lane_form import page_of
 from pulsar_spark.broker.round.facts import lane_row
 from pulsar_spark.broker.round.round_rows import PageRows
-from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
-from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner
-from pulsar_spark.protocol.membership import KEY_SHARED
+from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.protocol.keys.hash_ranges import SLOTS, OwnedRange
+from pulsar_spark.protocol.keys.lanes import LaneHashes, hashes_by_owner
+from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 
 

@@ -3,7 +3,7 @@ before."""
 
 from datetime import datetime, timedelta, timezone
 
-from pulsar_spark.protocol.letters import dead_letter_properties, dead_letter_topic
+from pulsar_spark.protocol.redelivery.letters import dead_letter_properties, dead_letter_topic
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import find_or_create_topic, read_topic

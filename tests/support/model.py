@@ -10,9 +10,9 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.letters import RECONSUME_TIMES, reconsume_later_of
-from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.policies.policies import UNACKED_LIMITS, check_policy
+from pulsar_spark.protocol.redelivery.letters import RECONSUME_TIMES, reconsume_later_of
 from tests.support.model_chunks import Chunk, Chunks, Units, limits_of
 from tests.support.model_cursor import Consumer, Cursor, Delivery, Letter
 from tests.support.model_delays import Delays

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.failover import Consumer as Candidate
-from pulsar_spark.protocol.failover import active_consumer
-from pulsar_spark.protocol.selectors import Member
-from pulsar_spark.protocol.shared import dispatch_order
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.keys.selectors import Member
+from pulsar_spark.protocol.subscriptions.failover import Consumer as Candidate
+from pulsar_spark.protocol.subscriptions.failover import active_consumer
+from pulsar_spark.protocol.subscriptions.shared import dispatch_order
 from tests.support.model_chunks import Limits, Units
 from tests.support.model_delays import Delays, DueLane
 from tests.support.model_keys import KeyShared

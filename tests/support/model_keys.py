@@ -10,10 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsar_spark.protocol.hash_ranges import OwnedRange, owner
-from pulsar_spark.protocol.policies import POLICIES
-from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, ConsistentHashing4, Member, Selector, Sticky
-from pulsar_spark.protocol.sticky_key import sticky_key, sticky_key_hash
+from pulsar_spark.protocol.keys.hash_ranges import OwnedRange, owner
+from pulsar_spark.protocol.keys.selectors import (
+    AutoSplit,
+    ConsistentHashing,
+    ConsistentHashing4,
+    Member,
+    Selector,
+    Sticky,
+)
+from pulsar_spark.protocol.keys.sticky_key import sticky_key, sticky_key_hash
+from pulsar_spark.protocol.policies.policies import POLICIES
 
 KEY_SHARED = "KeyShared"
 AUTO_SPLIT, STICKY = "AUTO_SPLIT", "STICKY"

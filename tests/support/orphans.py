@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.protocol.numbering import publish_id
+from pulsar_spark.protocol.topics.numbering import publish_id
 from pulsar_spark.table_specs import MESSAGES
 
 

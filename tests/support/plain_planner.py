@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pulsar_spark.broker.round.work import ConsumerOutcome, Outcome, Work
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range, spliced
-from pulsar_spark.protocol.delays import DUE_BASE
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range, spliced
+from pulsar_spark.protocol.delays.delays import DUE_BASE
 from pulsar_spark.transforms.round_inputs import STATE
 from tests.support.model_widths import READ_BATCH, SMALLEST_SHARE
 

@@ -3,7 +3,7 @@ kind."""
 
 from itertools import count
 
-from pulsar_spark.protocol.letters import (
+from pulsar_spark.protocol.redelivery.letters import (
     ATTEMPTS,
     RECONSUME_TIMES,
     ReconsumeLater,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
+from pulsar_spark.client.sending.publish_rows import Entry, Outgoing, publish_rows
 from pulsar_spark.storage.delta.commits import commit_text
 from pulsar_spark.storage.delta.data_files import partition_values
 from pulsar_spark.storage.delta.file_statistics import statistics

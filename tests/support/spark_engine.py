@@ -19,18 +19,18 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.requests.drafts import Request
 from pulsar_spark.broker.round.planner import Planner
 from pulsar_spark.broker.round.rounds import Rounds
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.instants import to_micros
-from pulsar_spark.protocol.letters import (
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.packing import unpacked, unpacked_pairs
+from pulsar_spark.protocol.delays.instants import to_micros
+from pulsar_spark.protocol.redelivery.letters import (
     ATTEMPTS,
     ORIGIN_MESSAGE_ID,
     RECONSUME_TIMES,
     dead_letter_topic,
     retry_letter_topic,
 )
-from pulsar_spark.protocol.packing import unpacked, unpacked_pairs
-from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
+from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, pages_of
 from pulsar_spark.storage.cursor_ledger.lane_ranges import PageRange, exact, read_held

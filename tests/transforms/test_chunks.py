@@ -6,8 +6,8 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from pulsar_spark.protocol import chunking
-from pulsar_spark.protocol.chunking import Verdict, judged, none_open
+from pulsar_spark.protocol.chunks import chunking
+from pulsar_spark.protocol.chunks.chunking import Verdict, judged, none_open
 from pulsar_spark.transforms import chunks as transform
 from pulsar_spark.transforms.chunks import (
     TOO_LARGE,

@@ -5,7 +5,7 @@ import random
 from pyspark.sql import functions as F
 
 from pulsar_spark.columns import unacked_messages
-from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 
 
 def random_cases(count: int) -> list[tuple[int, list[int]]]:

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 from chispa import assert_df_equality
 
-from pulsar_spark.protocol.sticky_key import sticky_key_hash
+from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
 from pulsar_spark.transforms.delay_index import delayed_entries
 
 MESSAGES = (

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from pulsar_spark.columns import sticky_key_hash
-from pulsar_spark.protocol.hash_ranges import SLOTS, SLOTS_FROM_ONE
-from pulsar_spark.protocol.sticky_key import NONE_KEY
+from pulsar_spark.protocol.keys.hash_ranges import SLOTS, SLOTS_FROM_ONE
+from pulsar_spark.protocol.keys.sticky_key import NONE_KEY
 from pulsar_spark.transforms.key_hashes import hash_keys
 from tests.protocol.golden import cases
 

@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from pulsar_spark.protocol.hash_ranges import HASHES, SLOTS, SLOTS_FROM_ONE, OwnedRange
-from pulsar_spark.protocol.lanes import HashRange, LaneHashes, hashes_by_owner
-from pulsar_spark.protocol.selectors import ConsistentHashing, Member
-from pulsar_spark.protocol.sticky_key import MAX_HASH
+from pulsar_spark.protocol.keys.hash_ranges import HASHES, SLOTS, SLOTS_FROM_ONE, OwnedRange
+from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes, hashes_by_owner
+from pulsar_spark.protocol.keys.selectors import ConsistentHashing, Member
+from pulsar_spark.protocol.keys.sticky_key import MAX_HASH
 from pulsar_spark.transforms.lane_hashes import FEW, is_of_lane
 
 

@@ -5,7 +5,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_spark.protocol.delays import virtual
+from pulsar_spark.protocol.delays.delays import virtual
 from pulsar_spark.transforms.round import (
     only_acknowledges,
     plan_acknowledgements,

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key, sticky_key_hash
+from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key, sticky_key_hash
 from pulsar_spark.table_specs import HASH
 from pulsar_spark.transforms.sticky_keys import by_key, with_hash
 

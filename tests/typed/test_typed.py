@@ -14,12 +14,12 @@ import pulsar_spark.schema
 from pulsar_spark import frames
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.client import enums
-from pulsar_spark.frames import consumer
-from pulsar_spark.frames.membership import INITIAL_POSITIONS
+from pulsar_spark.client.model import enums
+from pulsar_spark.frames.consuming import consumer
+from pulsar_spark.frames.consuming.membership import INITIAL_POSITIONS
 from pulsar_spark.payloads.compression import COMPRESSIONS
-from pulsar_spark.protocol import routing
-from pulsar_spark.protocol.membership import SUBSCRIPTION_TYPES
+from pulsar_spark.protocol.subscriptions.membership import SUBSCRIPTION_TYPES
+from pulsar_spark.protocol.topics import routing
 
 HERE = Path(__file__).parent
 PROGRAMS = sorted(path for path in HERE.glob("*.py") if path.name not in ("__init__.py", Path(__file__).name))

@@ -19,11 +19,11 @@ from pulsar_spark.broker.letters.waiting_letters import WaitingLetters
 from pulsar_spark.broker.requests.drafts import Request
 from pulsar_spark.broker.round.facts import consumer_row, policy_row, promotion_rows, waiting_request_row
 from pulsar_spark.broker.service.liveness import Liveness
-from pulsar_spark.protocol.bundles import WHOLE, BundleRange
-from pulsar_spark.protocol.delays import DUE_BASE
-from pulsar_spark.protocol.membership import lease_end
-from pulsar_spark.protocol.message_id import MAX_LONG
-from pulsar_spark.protocol.policies import TOPIC_STOPPED, policy_number, policy_text
+from pulsar_spark.protocol.delays.delays import DUE_BASE
+from pulsar_spark.protocol.policies.policies import TOPIC_STOPPED, policy_number, policy_text
+from pulsar_spark.protocol.subscriptions.membership import lease_end
+from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.cursor_ledger.set_aside import SUBSCRIPTION, TOPIC, SetAside
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.needed_runs import stored_runs

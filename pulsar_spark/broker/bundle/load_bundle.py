@@ -19,16 +19,16 @@ from pulsar_spark.broker.letters.waiting_letters import WaitingLetters
 from pulsar_spark.broker.requests.reading import read_places
 from pulsar_spark.broker.round.facts import BUNDLE_RANGE, policy_row, waiting_request_row
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.bundles import WHOLE, BundleRange, parse_range
-from pulsar_spark.protocol.compaction import IS_READ_COMPACTED
-from pulsar_spark.protocol.delays import Checkpoint, virtual
-from pulsar_spark.protocol.instants import to_micros
-from pulsar_spark.protocol.key_shared import RULES
-from pulsar_spark.protocol.membership import lease_ms_of
-from pulsar_spark.protocol.message_id import MAX_LONG
-from pulsar_spark.protocol.packing import unpacked_stretches
-from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
+from pulsar_spark.protocol.acknowledgement.packing import unpacked_stretches
+from pulsar_spark.protocol.delays.delays import Checkpoint, virtual
+from pulsar_spark.protocol.delays.instants import to_micros
+from pulsar_spark.protocol.keys.key_shared import RULES
+from pulsar_spark.protocol.policies.compaction import IS_READ_COMPACTED
+from pulsar_spark.protocol.subscriptions.membership import lease_ms_of
+from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
+from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange, parse_range
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.python_rows import uncollected

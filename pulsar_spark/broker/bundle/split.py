@@ -31,8 +31,8 @@ from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.broker.service.patience import Waits
 from pulsar_spark.broker.service.tenure import Tenure, new_broker_id
 from pulsar_spark.errors import NotAllowedError
-from pulsar_spark.protocol.bundles import BundleRange
-from pulsar_spark.protocol.durations import shown_seconds
+from pulsar_spark.protocol.delays.durations import shown_seconds
+from pulsar_spark.protocol.topics.bundles import BundleRange
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.delta.table_lock import lock_where_there_is_one

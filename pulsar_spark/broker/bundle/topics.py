@@ -15,9 +15,9 @@ from pulsar_spark.broker.bundle.topic_news import TopicNews
 from pulsar_spark.broker.gathering.entry_columns import EntryColumn
 from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
 from pulsar_spark.errors import InvalidTopicName, ServiceUnitNotReady, TopicNotFound
-from pulsar_spark.protocol.bundles import WHOLE, BundleRange
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
+from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange
+from pulsar_spark.protocol.topics.numbering import Run
+from pulsar_spark.protocol.topics.topic_name import TopicName, parse_topic_name
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 from pulsar_spark.storage.delay_index.delayed import deliver_times
 from pulsar_spark.storage.delta.log import TableLog

@@ -19,10 +19,10 @@ from pulsar_spark.broker.gathering.affected import effective_returns, is_due, re
 from pulsar_spark.broker.gathering.unread_slices import honours_delays
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
-from pulsar_spark.protocol.chunk_limits import Eviction, Group, begun_too_early, evictions
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
-from pulsar_spark.protocol.delays import AXES_END, DUE_BASE
-from pulsar_spark.protocol.positions import Positions, as_array, inside
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, Range
+from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, inside
+from pulsar_spark.protocol.chunks.chunk_limits import Eviction, Group, begun_too_early, evictions
+from pulsar_spark.protocol.delays.delays import AXES_END, DUE_BASE
 from pulsar_spark.storage.chunks.chunk_groups import STILL_OPEN
 
 

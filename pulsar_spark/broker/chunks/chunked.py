@@ -15,10 +15,10 @@ from heapq import merge
 import numpy as np
 
 from pulsar_spark.broker.cursors.state import Consumer, Cursor
-from pulsar_spark.protocol.chunk_limits import ChunkLimits
-from pulsar_spark.protocol.chunking import mark_delete_below
-from pulsar_spark.protocol.packing import packed_pairs
-from pulsar_spark.protocol.positions import Positions, inside
+from pulsar_spark.protocol.acknowledgement.packing import packed_pairs
+from pulsar_spark.protocol.acknowledgement.positions import Positions, inside
+from pulsar_spark.protocol.chunks.chunk_limits import ChunkLimits
+from pulsar_spark.protocol.chunks.chunking import mark_delete_below
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.compaction.compacted import CompactedView, make_view
 from pulsar_spark.storage.compaction.compaction_policies import retains_null_key
 from pulsar_spark.storage.delta.log import TableLog

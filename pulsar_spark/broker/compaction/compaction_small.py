@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.broker.compaction.compaction_plan import Compaction, Written
 from pulsar_spark.errors import UnreadableMessage
-from pulsar_spark.protocol.compaction import Keyed, payload_size, survivors
+from pulsar_spark.protocol.policies.compaction import Keyed, payload_size, survivors
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 from pulsar_spark.storage.chunks.chunks import ChunkedMessages
 from pulsar_spark.storage.delta.data_files import conform, write_files

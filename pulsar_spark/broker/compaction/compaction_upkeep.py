@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pulsar_spark.broker.compaction.compaction import bytes_behind, compact
 from pulsar_spark.broker.compaction.compaction_plan import Write
 from pulsar_spark.broker.upkeep.background import Background, Rotation
-from pulsar_spark.protocol.compaction import is_wanted
+from pulsar_spark.protocol.policies.compaction import is_wanted
 from pulsar_spark.storage.compaction.compaction_policies import compaction_thresholds
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout

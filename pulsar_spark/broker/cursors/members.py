@@ -14,13 +14,15 @@ from pulsar_spark.broker.requests.drafts import CursorDraft, Removed, Request
 from pulsar_spark.broker.round.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
 from pulsar_spark.errors import ConsumerBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
-from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST, EXPIRE_TIME_MS, MAX_PENDING
-from pulsar_spark.protocol.compaction import IS_READ_COMPACTED, reads_compacted_refusal
-from pulsar_spark.protocol.failover import Consumer as Candidate
-from pulsar_spark.protocol.failover import active_consumer, takeover_pause_ms
-from pulsar_spark.protocol.instants import from_micros
-from pulsar_spark.protocol.letters import LATEST_MS, NAME_DEAD_LETTER_TOPIC, dead_letters_to
-from pulsar_spark.protocol.membership import (
+from pulsar_spark.protocol.chunks.chunking import AUTO_ACK_OLDEST, EXPIRE_TIME_MS, MAX_PENDING
+from pulsar_spark.protocol.delays.instants import from_micros
+from pulsar_spark.protocol.policies.compaction import IS_READ_COMPACTED, reads_compacted_refusal
+from pulsar_spark.protocol.policies.policies import MOST_INT32, POLICIES
+from pulsar_spark.protocol.redelivery.letters import LATEST_MS, NAME_DEAD_LETTER_TOPIC, dead_letters_to
+from pulsar_spark.protocol.request_properties import MOST, is_said
+from pulsar_spark.protocol.subscriptions.failover import Consumer as Candidate
+from pulsar_spark.protocol.subscriptions.failover import active_consumer, takeover_pause_ms
+from pulsar_spark.protocol.subscriptions.membership import (
     DEFAULT_LEASE_MS,
     KEY_SHARED,
     MOST_LEASE_MS,
@@ -29,9 +31,7 @@ from pulsar_spark.protocol.membership import (
     type_of,
     unsubscribe_refusal,
 )
-from pulsar_spark.protocol.policies import MOST_INT32, POLICIES
-from pulsar_spark.protocol.request_properties import MOST, is_said
-from pulsar_spark.protocol.topic_name import check_subscription, parse_topic_name
+from pulsar_spark.protocol.topics.topic_name import check_subscription, parse_topic_name
 from pulsar_spark.storage.topics.topics import check_letter_topic, resolve_topic
 from pulsar_spark.table_specs import VALID_UNTIL
 

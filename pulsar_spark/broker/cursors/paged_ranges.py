@@ -11,9 +11,9 @@ import numpy as np
 
 from pulsar_spark.broker.cursors.pages import Page, Pages, chunks, most_ranges
 from pulsar_spark.broker.key_shared.lane_form import LaneForm
-from pulsar_spark.protocol.cursor import Range, take_acknowledged
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, place_apart
-from pulsar_spark.protocol.packed_ranges import PackedRanges
+from pulsar_spark.protocol.acknowledgement.cursor import Range, take_acknowledged
+from pulsar_spark.protocol.acknowledgement.packed_ranges import PackedRanges
+from pulsar_spark.protocol.delays.delays import APART_BASE, DUE_BASE, place_apart
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.chunks.chunked import Chunked

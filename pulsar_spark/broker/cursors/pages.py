@@ -13,9 +13,9 @@ from operator import attrgetter
 
 import numpy as np
 
-from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
-from pulsar_spark.protocol.message_id import MAX_LONG
-from pulsar_spark.protocol.packed_ranges import PackedRanges, ends_of, pack
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.packed_ranges import PackedRanges, ends_of, pack
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
 
 MIN_PAGE_RANGES, MAX_PAGE_RANGES = 8, 1000
 MANY_PAGES = 50_000

@@ -12,13 +12,13 @@ from pulsar_spark.broker.cursors.paged_ranges import PagedRanges
 from pulsar_spark.broker.cursors.pages import NEVER, Pages
 from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
 from pulsar_spark.broker.key_shared.lane_form import LaneForm, page_of
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import DUE_BASE
-from pulsar_spark.protocol.hash_ranges import OwnedRange
-from pulsar_spark.protocol.kept_owners import kept_properties
-from pulsar_spark.protocol.key_shared import KeySharedRules
-from pulsar_spark.protocol.membership import KEY_SHARED, SINGLE_ACTIVE
-from pulsar_spark.protocol.selectors import Selector
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.delays.delays import DUE_BASE
+from pulsar_spark.protocol.keys.hash_ranges import OwnedRange
+from pulsar_spark.protocol.keys.kept_owners import kept_properties
+from pulsar_spark.protocol.keys.key_shared import KeySharedRules
+from pulsar_spark.protocol.keys.selectors import Selector
+from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED, SINGLE_ACTIVE
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 
 

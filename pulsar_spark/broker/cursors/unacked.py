@@ -7,8 +7,8 @@ protocol.unacked_limit).
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.protocol.policies import BROKER, BROKER_BLOCKED
-from pulsar_spark.protocol.unacked_limit import BrokerLimit
+from pulsar_spark.protocol.policies.policies import BROKER, BROKER_BLOCKED
+from pulsar_spark.protocol.subscriptions.unacked_limit import BrokerLimit
 
 
 def hold_back(bundle: Bundle, messages: int) -> tuple[list[Cursor], list[dict]]:

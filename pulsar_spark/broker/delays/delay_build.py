@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.broker.upkeep.side_jobs import SideJobs
-from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delay_index.delay_files import file_name, footer_of
 from pulsar_spark.storage.delay_index.delay_notes import NewBucket
 from pulsar_spark.storage.delay_index.delay_segments import (

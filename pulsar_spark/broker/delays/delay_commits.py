@@ -8,7 +8,7 @@ import numpy as np
 
 from pulsar_spark.broker.delays.delay_head import LEAST, Head
 from pulsar_spark.broker.delays.delay_index import DelayIndex, Pending
-from pulsar_spark.protocol.delays import buckets_to_merge
+from pulsar_spark.protocol.delays.delays import buckets_to_merge
 from pulsar_spark.storage.delay_index.delay_buckets import EVER, Bucket
 from pulsar_spark.storage.delay_index.delay_merge import merge_buckets, write_entries
 from pulsar_spark.storage.delay_index.delay_notes import NewBucket

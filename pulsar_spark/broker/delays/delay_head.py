@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delay_index.delay_segments import Entries, together
 from pulsar_spark.storage.delay_index.delayed import NONE_DUE, Due, in_order, places_between
 

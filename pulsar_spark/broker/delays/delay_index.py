@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pulsar_spark.broker.bundle.topics import TopicState
 from pulsar_spark.broker.delays.delay_head import LEAST, Head
 from pulsar_spark.errors import DelayIndexNotReady
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.protocol.acknowledgement.positions import Positions
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delay_index.delay_buckets import EVER, Bucket, BucketLost, Buckets, Segments
 from pulsar_spark.storage.delay_index.delay_notes import NOT_INDEXED, Indexed
 from pulsar_spark.storage.delay_index.delay_segments import Places

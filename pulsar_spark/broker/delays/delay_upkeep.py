@@ -14,10 +14,10 @@ from pulsar_spark.broker.delays.delay_head import LEAST
 from pulsar_spark.broker.delays.delay_index import AT_ONCE, DelayIndex, Pending
 from pulsar_spark.broker.upkeep.background import Background
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
-from pulsar_spark.protocol.instants import to_micros
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.protocol.delays.delays import MAX_NUM_BUCKETS
+from pulsar_spark.protocol.delays.instants import to_micros
+from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.delay_index.delay_buckets import EVER, BucketLost
 from pulsar_spark.storage.delay_index.delay_merge import write_entries

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from pulsar_spark.broker.delays.deliver_times import delayed_at
 from pulsar_spark.broker.delays.own_entries import WINDOW
 from pulsar_spark.broker.requests.drafts import CursorDraft
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, REPLAY
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, place_apart, position_of, virtual
-from pulsar_spark.protocol.positions import Positions, as_array, expanded, ranges_of
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, REPLAY
+from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, ranges_of
+from pulsar_spark.protocol.delays.delays import APART_BASE, DUE_BASE, place_apart, position_of, virtual
 
 
 def expire_due(asked: CursorDraft, last: int, dead_before: int) -> None:

@@ -14,8 +14,9 @@ from pulsar_spark.broker.delays.own_entries import WINDOW, OwnEntries
 from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
 from pulsar_spark.broker.gathering.unread_slices import UnreadRun
 from pulsar_spark.broker.requests.drafts import CursorDraft
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED
-from pulsar_spark.protocol.delays import (
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.acknowledgement.positions import inside, ranges_of
+from pulsar_spark.protocol.delays.delays import (
     APART_BASE,
     AXES_END,
     DUE_BASE,
@@ -25,7 +26,6 @@ from pulsar_spark.protocol.delays import (
     virtual,
     visible_mark_delete,
 )
-from pulsar_spark.protocol.positions import inside, ranges_of
 
 LEAST_LOOK, MOST_LOOK = 1 << 10, 1 << 20
 """Least and most numbers looked at in one go."""

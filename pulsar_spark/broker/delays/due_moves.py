@@ -15,9 +15,9 @@ from pulsar_spark.broker.delays.due_requests import catch_up
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_topic
 from pulsar_spark.errors import DOCTOR, CorruptState
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range, spliced
-from pulsar_spark.protocol.delays import AXES_END, DUE_BASE, Checkpoint, agreed, place_apart, virtual
-from pulsar_spark.protocol.positions import Positions, as_array, expanded, inside, ranges_of
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range, spliced
+from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, inside, ranges_of
+from pulsar_spark.protocol.delays.delays import AXES_END, DUE_BASE, Checkpoint, agreed, place_apart, virtual
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ import numpy as np
 from pulsar_spark.broker.delays.deliver_times import delayed_at
 from pulsar_spark.broker.delays.due_lane import DueLane
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return
-from pulsar_spark.protocol.ack_set import is_empty
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED
-from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, place_apart, position_of, virtual
-from pulsar_spark.protocol.positions import Positions, as_array, expanded, inside, ranges_of
+from pulsar_spark.protocol.acknowledgement.ack_set import is_empty
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, inside, ranges_of
+from pulsar_spark.protocol.delays.delays import APART_BASE, AXES_END, DUE_BASE, place_apart, position_of, virtual
 
 ONE_BY_ONE = 1 << 22
 """Acknowledged positions up to which each is checked for waiting. Beyond, whole stretches are kept apart, which has no

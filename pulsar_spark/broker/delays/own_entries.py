@@ -9,9 +9,9 @@ from pulsar_spark.broker.bundle.topics import TopicState
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.deliver_times import delayed_between
 from pulsar_spark.broker.delays.promotion import Promotion
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, number_at, place_apart, position_of, virtual
-from pulsar_spark.protocol.positions import as_array, expanded, inside, ranges_of
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded, inside, ranges_of
+from pulsar_spark.protocol.delays.delays import APART_BASE, DUE_BASE, number_at, place_apart, position_of, virtual
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 
 WINDOW = 1 << 20

@@ -17,7 +17,7 @@ import numpy as np
 
 from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.errors import DelayIndexNotReady
-from pulsar_spark.protocol.delays import Checkpoint, cut, promoted
+from pulsar_spark.protocol.delays.delays import Checkpoint, cut, promoted
 from pulsar_spark.storage.delay_index.delayed import NONE_DUE, CheckpointEntries, Due
 
 JOINED_NUMBERS = 1 << 14

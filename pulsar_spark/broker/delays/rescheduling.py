@@ -8,9 +8,9 @@ from pulsar_spark.broker.delays.due_moves import meet, rewrite
 from pulsar_spark.broker.delays.own_entries import WINDOW
 from pulsar_spark.broker.gathering.unread_slices import honours_delays
 from pulsar_spark.broker.requests.drafts import CursorDraft
-from pulsar_spark.protocol.cursor import REPLAY, Range
-from pulsar_spark.protocol.delays import AXES_END, place_apart, position_of
-from pulsar_spark.protocol.positions import Positions, ranges_of
+from pulsar_spark.protocol.acknowledgement.cursor import REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.positions import Positions, ranges_of
+from pulsar_spark.protocol.delays.delays import AXES_END, place_apart, position_of
 
 
 def waiting(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -> list[int]:

@@ -17,9 +17,9 @@ import numpy as np
 from pulsar_spark.broker.cursors.pages import NEVER, Page
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return
-from pulsar_spark.protocol.cursor import PENDING, Range, spliced
-from pulsar_spark.protocol.packed_ranges import PackedRanges, ends_of, joined
-from pulsar_spark.protocol.positions import Positions, as_array, expanded
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range, spliced
+from pulsar_spark.protocol.acknowledgement.packed_ranges import PackedRanges, ends_of, joined
+from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded
 
 PACKED_FROM = 32
 """Average ranges per page from which the touched ranges stay packed, which is quicker from then on."""

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 
 BLOCK_ENTRIES = 1 << 12

@@ -23,11 +23,11 @@ from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.broker.round.candidates import lay_to_rest, note_in_vain, takers_of, takes_part
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.broker.round.work import Rows, Work
-from pulsar_spark.protocol.cursor import PENDING, Range
-from pulsar_spark.protocol.delays import position_of, virtual
-from pulsar_spark.protocol.draining import caught_up
-from pulsar_spark.protocol.policies import UNACKED_LIMITS
-from pulsar_spark.protocol.shared import turns
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
+from pulsar_spark.protocol.delays.delays import position_of, virtual
+from pulsar_spark.protocol.keys.draining import caught_up
+from pulsar_spark.protocol.policies.policies import UNACKED_LIMITS
+from pulsar_spark.protocol.subscriptions.shared import turns
 from pulsar_spark.storage.delta.python_rows import uncollected
 from pulsar_spark.transforms.round_inputs import STATE
 

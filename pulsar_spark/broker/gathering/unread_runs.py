@@ -12,9 +12,9 @@ from pulsar_spark.broker.delays.due_moves import begin
 from pulsar_spark.broker.delays.due_requests import bring_onto_axes
 from pulsar_spark.broker.gathering.unread_slices import UnreadRun, delayed_unread, honours_delays
 from pulsar_spark.broker.requests.drafts import CursorDraft
-from pulsar_spark.protocol.ack_set import is_empty
-from pulsar_spark.protocol.cursor import skip_unacked
-from pulsar_spark.protocol.positions import as_array, ranges_of
+from pulsar_spark.protocol.acknowledgement.ack_set import is_empty
+from pulsar_spark.protocol.acknowledgement.cursor import skip_unacked
+from pulsar_spark.protocol.acknowledgement.positions import as_array, ranges_of
 
 MAX_ROUND_ENTRIES = 20_000_000
 """Most new entries that one cursor delivers in a round."""

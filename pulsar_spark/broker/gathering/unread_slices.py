@@ -9,9 +9,9 @@ import pyarrow as pa
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.topics import TopicState
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.protocol.delays import are_delayed
-from pulsar_spark.protocol.policies import DELAYED_DELIVERY_ACTIVE
-from pulsar_spark.protocol.positions import expanded
+from pulsar_spark.protocol.acknowledgement.positions import expanded
+from pulsar_spark.protocol.delays.delays import are_delayed
+from pulsar_spark.protocol.policies.policies import DELAYED_DELIVERY_ACTIVE
 from pulsar_spark.storage.delay_index.delayed import NO_TIME
 from pulsar_spark.storage.ledgers.partition_ledgers import Stretches
 

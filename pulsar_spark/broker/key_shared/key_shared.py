@@ -7,8 +7,8 @@ from typing import NamedTuple
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.requests.drafts import CursorDraft, Request
 from pulsar_spark.errors import ConsumerAssignError
-from pulsar_spark.protocol.kept_owners import KEPT_PROPERTIES, kept_member, kept_selector
-from pulsar_spark.protocol.key_shared import (
+from pulsar_spark.protocol.keys.kept_owners import KEPT_PROPERTIES, kept_member, kept_selector
+from pulsar_spark.protocol.keys.key_shared import (
     KeySharedMeta,
     KeySharedRules,
     join_position,
@@ -20,7 +20,7 @@ from pulsar_spark.protocol.key_shared import (
     rules_for,
     still_recent,
 )
-from pulsar_spark.protocol.selectors import Member
+from pulsar_spark.protocol.keys.selectors import Member
 
 
 class Newcomer(NamedTuple):

@@ -19,10 +19,17 @@ from pulsar_spark.broker.cursors.state import Consumer, Cursor
 from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
 from pulsar_spark.broker.gathering.unread_slices import delayed_unread
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
-from pulsar_spark.protocol.draining import DrainingHashes, NothingWaits, Out, RecentlyJoined, Waits, look_ahead_limit
-from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
-from pulsar_spark.protocol.positions import inside
-from pulsar_spark.protocol.selectors import Selector
+from pulsar_spark.protocol.acknowledgement.positions import inside
+from pulsar_spark.protocol.keys.draining import (
+    DrainingHashes,
+    NothingWaits,
+    Out,
+    RecentlyJoined,
+    Waits,
+    look_ahead_limit,
+)
+from pulsar_spark.protocol.keys.hash_ranges import NOBODY, Owners
+from pulsar_spark.protocol.keys.selectors import Selector
 
 WINDOW_ENTRIES = 1 << 12, 1 << 22
 """Least and most entries looked at in one go; each step takes four times as many, since a round may fill up early."""

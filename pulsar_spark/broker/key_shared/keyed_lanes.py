@@ -21,12 +21,12 @@ from pulsar_spark.broker.key_shared.lane_form import LaneForm
 from pulsar_spark.broker.key_shared.lane_work import LaneWork
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.broker.round.entry_states import NEVER, UNREAD, by_number
-from pulsar_spark.protocol import ack_set
-from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
-from pulsar_spark.protocol.draining import Out
-from pulsar_spark.protocol.hash_ranges import SLOTS
-from pulsar_spark.protocol.positions import as_array, expanded, ranges_of
-from pulsar_spark.protocol.selectors import Sticky
+from pulsar_spark.protocol.acknowledgement import ack_set
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded, ranges_of
+from pulsar_spark.protocol.keys.draining import Out
+from pulsar_spark.protocol.keys.hash_ranges import SLOTS
+from pulsar_spark.protocol.keys.selectors import Sticky
 
 _MOST_ROWS = 10_000
 """Of a cursor, as far as look-ahead creates them."""

@@ -16,11 +16,11 @@ from pulsar_spark.broker.gathering.unread_slices import UnreadRun
 from pulsar_spark.broker.key_shared.keyed import NO_HASHES, NO_POSITIONS, Keyed, Placed, owners_of
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.broker.round.entry_states import NEVER
-from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import number_at, virtual
-from pulsar_spark.protocol.draining import Out
-from pulsar_spark.protocol.positions import as_array, expanded, inside, overlap
-from pulsar_spark.protocol.selectors import Selector
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded, inside, overlap
+from pulsar_spark.protocol.delays.delays import number_at, virtual
+from pulsar_spark.protocol.keys.draining import Out
+from pulsar_spark.protocol.keys.selectors import Selector
 
 ELSEWHERE = Placed(None, True)
 """Not offered in this round, whoever owns it."""

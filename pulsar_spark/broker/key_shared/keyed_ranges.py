@@ -21,7 +21,7 @@ from pulsar_spark.broker.key_shared.lane_work import LaneWork
 from pulsar_spark.broker.key_shared.whole_ranges import first_met
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.broker.round.entry_states import UNREAD
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, Range
 
 _MOST_STRETCHES = 64
 """Of new entries by batch size; with more, working by entry is as quick."""

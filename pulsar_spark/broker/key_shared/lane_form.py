@@ -19,9 +19,9 @@ from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
 from pulsar_spark.broker.key_shared.lane_parts import LaneParts
 from pulsar_spark.broker.key_shared.whole_ranges import begun_at, first_left, joined
 from pulsar_spark.broker.round.entry_states import UNREAD, EntryCodes, EntryStates, by_number, exact_ranges, lane_ranges
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.lanes import LaneHashes, are_told, known_entries, lane_numbers
-from pulsar_spark.protocol.selectors import Selector
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.keys.lanes import LaneHashes, are_told, known_entries, lane_numbers
+from pulsar_spark.protocol.keys.selectors import Selector
 
 _FEW_STATES = 1000
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
-from pulsar_spark.protocol.hash_ranges import Axis, HashTable
-from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner, joined, lane_numbers, number_type, split
-from pulsar_spark.protocol.selectors import Selector
+from pulsar_spark.protocol.keys.hash_ranges import Axis, HashTable
+from pulsar_spark.protocol.keys.lanes import LaneHashes, hashes_by_owner, joined, lane_numbers, number_type, split
+from pulsar_spark.protocol.keys.selectors import Selector
 
 
 class Part(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 
 from pulsar_spark.broker.key_shared.lane_form import LaneForm, Stored
 from pulsar_spark.broker.round.entry_states import exact_ranges
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, Range
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, Range
 
 
 class LaneWork(NamedTuple):

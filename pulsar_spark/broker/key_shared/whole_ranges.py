@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
 
 _WINDOW = 4096
 

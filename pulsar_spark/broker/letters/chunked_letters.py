@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.broker.bundle.topics import TopicState
 from pulsar_spark.errors import MessagesLost
-from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.storage.chunks.chunk_rows import lost_messages
 from pulsar_spark.storage.chunks.chunks import ChunkedMessages
 from pulsar_spark.storage.entries.entries import EntryReader

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.broker.letters.chunked_letters import Whole, expanded
 from pulsar_spark.broker.letters.letter_orders import Order
-from pulsar_spark.protocol.routing import RoundRobinRouter
+from pulsar_spark.protocol.topics.routing import RoundRobinRouter
 from pulsar_spark.table_specs import MESSAGES
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from pulsar_spark.broker.letters.waiting_letters import Left
 from pulsar_spark.errors import InvalidTopicName
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.letters import ReconsumeLater, dead_letters_to, letters_in, reconsume_later_of
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.redelivery.letters import ReconsumeLater, dead_letters_to, letters_in, reconsume_later_of
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.faults import is_fault_of_disk

@@ -10,9 +10,9 @@ from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
 from pulsar_spark.broker.requests.drafts import CursorDraft, Request, RoundDraft
 from pulsar_spark.broker.round.facts import put_off_letter_row
 from pulsar_spark.errors import InvalidMessage
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.letters import ReconsumeLater, reconsume_later_of
-from pulsar_spark.protocol.topic_name import check_subscription
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.redelivery.letters import ReconsumeLater, reconsume_later_of
+from pulsar_spark.protocol.topics.topic_name import check_subscription
 from pulsar_spark.storage.topics.topics import resolve_topic
 
 

@@ -19,11 +19,11 @@ from pulsar_spark.broker.letters.letter_blocks import Letters
 from pulsar_spark.broker.letters.letter_orders import Order, raise_of_root
 from pulsar_spark.broker.letters.waiting_letters import Left
 from pulsar_spark.errors import CorruptState, MessagesLost, TopicNotFound
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.letters import CAUSE_REDELIVERED, believed_properties, dead_letter_properties
-from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import Positions, as_array, expanded
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded
+from pulsar_spark.protocol.redelivery.letters import CAUSE_REDELIVERED, believed_properties, dead_letter_properties
+from pulsar_spark.protocol.topics.message_id import MessageId
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.storage.entries.missing import Missing, lost_error
 from pulsar_spark.storage.topics.topics import read_topic

@@ -20,8 +20,8 @@ from pulsar_spark.broker.letters.letter_orders import Order, orders_of, raise_of
 from pulsar_spark.broker.letters.letter_rows import is_gone, letters_of
 from pulsar_spark.broker.letters.waiting_letters import Left
 from pulsar_spark.broker.requests.drafts import Request
-from pulsar_spark.protocol.numbering import publish_id
-from pulsar_spark.protocol.routing import RoundRobinRouter
+from pulsar_spark.protocol.topics.numbering import publish_id
+from pulsar_spark.protocol.topics.routing import RoundRobinRouter
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.delta.scan import dataset_of, reading
 from pulsar_spark.storage.delta.tables import AppendTable, is_committed

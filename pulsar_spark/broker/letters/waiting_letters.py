@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.round.facts import letterless_row, waiting_letter_row
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.instants import to_micros
-from pulsar_spark.protocol.letters import letters_in
-from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.delays.instants import to_micros
+from pulsar_spark.protocol.redelivery.letters import letters_in
+from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, WaitingKey
 
 WAITING = "waiting_letter"

@@ -9,13 +9,13 @@ from pulsar_spark.broker.requests.admission import MOST_DELAY_MS
 from pulsar_spark.broker.requests.desk import Desk, number_of
 from pulsar_spark.broker.requests.drafts import CursorDraft, Request, Return
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN, SINCE_ROUND, UNSEEN
-from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, MAX_MS, POSITIONS, position_of
-from pulsar_spark.protocol.membership import allows_cumulative
-from pulsar_spark.protocol.packing import named_positions
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND, IS_UNSEEN, SINCE_ROUND, UNSEEN
+from pulsar_spark.protocol.acknowledgement.packing import named_positions
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.delays.delays import CANCEL, DELIVER_AT_MS, MAX_MS, POSITIONS, position_of
 from pulsar_spark.protocol.request_properties import is_said
+from pulsar_spark.protocol.subscriptions.membership import allows_cumulative
 
 NOTED = ("ack", "negative_ack")
 """Kinds of requests of which there may be one for each of many messages."""

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pulsar_spark.broker.requests.desk import number_of
 from pulsar_spark.broker.requests.drafts import Request
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, Timeout, shown
-from pulsar_spark.protocol.instants import from_micros
+from pulsar_spark.protocol.delays.instants import from_micros
 from pulsar_spark.protocol.request_properties import MOST
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.table_specs import VALID_UNTIL
 
 MAX_ID_LENGTH = 1000

@@ -6,11 +6,11 @@ from pulsar_spark.broker.cursors.state import Consumer, Cursor
 from pulsar_spark.broker.requests.drafts import Request, RoundDraft
 from pulsar_spark.broker.round.facts import set_aside_row
 from pulsar_spark.errors import ConsumerNotFound, InvalidMessage, NotAllowedError, TopicNotFound, shown
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.cursor import initial_read_position
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.acknowledgement.cursor import initial_read_position
 from pulsar_spark.protocol.request_properties import MOST, number_in
 from pulsar_spark.protocol.suggestions import no_subscription
-from pulsar_spark.protocol.topic_name import check_subscription
+from pulsar_spark.protocol.topics.topic_name import check_subscription
 from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.cursor_ledger.set_aside import SetAside

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from pulsar_spark.broker.cursors.state import Consumer, Cursor
 from pulsar_spark.broker.round.facts import reply_row
-from pulsar_spark.protocol.ack_set import is_empty
-from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.protocol.acknowledgement.ack_set import is_empty
+from pulsar_spark.protocol.acknowledgement.positions import Positions
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.delta.python_rows import uncollected, values_of
 from pulsar_spark.table_specs import REQUESTS

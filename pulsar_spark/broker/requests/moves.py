@@ -12,9 +12,9 @@ from pulsar_spark.broker.requests.desk import Desk, number_of
 from pulsar_spark.broker.requests.drafts import Request
 from pulsar_spark.broker.round.facts import reset_row
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
-from pulsar_spark.protocol.cursor import seek_position, skip_unacked
-from pulsar_spark.protocol.instants import from_micros
-from pulsar_spark.protocol.letters import LATEST_MS
+from pulsar_spark.protocol.acknowledgement.cursor import seek_position, skip_unacked
+from pulsar_spark.protocol.delays.instants import from_micros
+from pulsar_spark.protocol.redelivery.letters import LATEST_MS
 from pulsar_spark.storage.ledgers.publish_times import first_published_at, last_published_before
 
 LONGEST_SECONDS = 10**9

@@ -27,9 +27,9 @@ from pulsar_spark.errors import (
     UnknownError,
     shown,
 )
-from pulsar_spark.protocol.cursor import DELIVERY_ROUND
-from pulsar_spark.protocol.delays import CANCEL
-from pulsar_spark.protocol.policies import (
+from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND
+from pulsar_spark.protocol.delays.delays import CANCEL
+from pulsar_spark.protocol.policies.policies import (
     BROKER,
     DEDUPLICATION,
     DELAYED_DELIVERY_ACTIVE,
@@ -38,7 +38,7 @@ from pulsar_spark.protocol.policies import (
     deduplication_marks,
     policy_owners,
 )
-from pulsar_spark.protocol.topic_name import parse_namespace
+from pulsar_spark.protocol.topics.topic_name import parse_namespace
 from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 
 ANSWERED = {

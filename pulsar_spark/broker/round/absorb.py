@@ -24,10 +24,10 @@ from pulsar_spark.broker.round.facts import (
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.broker.round.round_rows import PageRows
 from pulsar_spark.broker.round.work import Outcome, Work
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
-from pulsar_spark.protocol.delays import is_virtual, lane_name
-from pulsar_spark.protocol.packing import packed
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
+from pulsar_spark.protocol.acknowledgement.packing import packed
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.delays.delays import is_virtual, lane_name
 
 
 class RoundRows:

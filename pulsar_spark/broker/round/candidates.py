@@ -10,7 +10,7 @@ from pulsar_spark.broker.delays.promotion import Promotion
 from pulsar_spark.broker.gathering.affected import replaying_pages
 from pulsar_spark.broker.key_shared.keyed import LOOK_AHEAD
 from pulsar_spark.broker.requests.drafts import RoundDraft
-from pulsar_spark.protocol.policies import DELAYED_DELIVERY_TICK_MS
+from pulsar_spark.protocol.policies.policies import DELAYED_DELIVERY_TICK_MS
 from pulsar_spark.storage.delta.python_rows import uncollected
 
 

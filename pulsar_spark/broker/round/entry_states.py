@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.acknowledgement.cursor import Range
 
 UNREAD = -1
 """The state of an entry that was never delivered."""

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.cursors.state import Consumer, Cursor
-from pulsar_spark.protocol.bundles import WHOLE, BundleRange
-from pulsar_spark.protocol.compaction import IS_READ_COMPACTED
-from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.delays import Checkpoint, number_at
-from pulsar_spark.protocol.lanes import LaneHashes
-from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
-from pulsar_spark.protocol.packing import packed_stretches
-from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
+from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.protocol.acknowledgement.packing import packed_stretches
+from pulsar_spark.protocol.delays.delays import Checkpoint, number_at
+from pulsar_spark.protocol.keys.lanes import LaneHashes
+from pulsar_spark.protocol.policies.compaction import IS_READ_COMPACTED
+from pulsar_spark.protocol.redelivery.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
+from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
+from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, WaitingKey
 from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 

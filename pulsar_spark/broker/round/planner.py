@@ -27,7 +27,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.broker.round.work import ConsumerOutcome, Outcome, Rows, Work
 from pulsar_spark.errors import InvalidConfiguration, shown
-from pulsar_spark.protocol.cursor import PENDING, Range
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from pulsar_spark.storage.delta.python_rows import uncollected, values_of
 from pulsar_spark.storage.session import local_frame, side_session
 from pulsar_spark.storage.store.away import check_there

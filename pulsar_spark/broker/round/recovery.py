@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pulsar_spark.broker.requests.drafts import Request, RoundResult
 from pulsar_spark.broker.round.isolation import Broken, PlannerFailed, is_fault, of_request
 from pulsar_spark.errors import BrokerFenced, CorruptState
-from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 from pulsar_spark.storage.store.faults import UnclearWrite
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.packed_ranges import TAIL, PackedRanges, joined, used_numbers
+from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.protocol.acknowledgement.packed_ranges import TAIL, PackedRanges, joined, used_numbers
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.ledgers.packed_columns import null_column
 from pulsar_spark.table_specs import CURSOR_LEDGER

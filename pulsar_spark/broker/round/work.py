@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.broker.gathering.affected import Affected
 from pulsar_spark.broker.requests.drafts import CursorDraft
-from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.transforms.round_inputs import KINDS, SCHEMA
 
 

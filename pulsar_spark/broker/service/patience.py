@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 
-from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.storage.store.faults import is_fault_of_disk
 
 PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=200, max_delay_ms=5_000)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pulsar_spark.broker.requests.drafts import RoundResult
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.service.shared import Shared
-from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
+from pulsar_spark.protocol.delays.delays import MAX_NUM_BUCKETS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.starting import announce_start, end_starting
 from pulsar_spark.storage.topics.bundles import bundles_of

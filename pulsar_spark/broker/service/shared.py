@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.service.tenure import new_broker_id
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.protocol.bundles import share
+from pulsar_spark.protocol.topics.bundles import share
 from pulsar_spark.storage.layout import BUNDLES, Layout
 from pulsar_spark.storage.processes.lease import LEASE_SECONDS, BundleLease, Holder
 from pulsar_spark.storage.processes.lease_file import LeaseFile

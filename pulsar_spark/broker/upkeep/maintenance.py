@@ -18,8 +18,10 @@ from pulsar_spark.broker.delays.due_moves import meet
 from pulsar_spark.broker.gathering.unread_slices import due_stretches, honours_delays
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_topic
-from pulsar_spark.protocol.cursor import REPLAY
-from pulsar_spark.protocol.expiry import (
+from pulsar_spark.protocol.acknowledgement.cursor import REPLAY
+from pulsar_spark.protocol.acknowledgement.positions import Positions
+from pulsar_spark.protocol.delays.instants import from_micros
+from pulsar_spark.protocol.policies.expiry import (
     Activity,
     Delayed,
     Stored,
@@ -30,9 +32,7 @@ from pulsar_spark.protocol.expiry import (
     holds_producers,
     is_spared,
 )
-from pulsar_spark.protocol.instants import from_micros
-from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, policy_owners
-from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.protocol.policies.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, policy_owners
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.ledgers.publish_times import is_published_before, last_published_before
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.protocol.chunking import Open, Verdict, judged
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import as_array, ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import as_array, ranges_of
+from pulsar_spark.protocol.chunks.chunking import Open, Verdict, judged
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_rows import Chunks, read_published_chunks
 from pulsar_spark.storage.chunks.chunk_runs import ChunkRuns, chunk_runs_of
 from pulsar_spark.storage.layout import Layout

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import MessagesLost
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import Positions, as_array, expanded
+from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.entries.entries import EntryReader, are_as_published, are_missing, read_slice
 from pulsar_spark.storage.entries.missing import Missing, lost_error
 from pulsar_spark.storage.store.store import AnyPath

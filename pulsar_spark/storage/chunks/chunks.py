@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.errors import UnreadableMessage
-from pulsar_spark.protocol.chunking import parts_of, wrong_size
-from pulsar_spark.protocol.positions import Positions, ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import Positions, ranges_of
+from pulsar_spark.protocol.chunks.chunking import parts_of, wrong_size
 from pulsar_spark.storage.chunks.chunk_rows import SpansOf, read_chunks
 from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.storage.store.store import AnyPath

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.protocol.compaction import TAG_BYTES
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.policies.compaction import TAG_BYTES
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.delta.data_files import conform
 from pulsar_spark.storage.entries.entries import EntryReader, entry_ids_of

@@ -1,6 +1,6 @@
 """Policies of compaction, from the latest rows."""
 
-from pulsar_spark.protocol.policies import (
+from pulsar_spark.protocol.policies.policies import (
     COMPACTION_RETAIN_NULL_KEY,
     COMPACTION_THRESHOLD,
     policy_number,

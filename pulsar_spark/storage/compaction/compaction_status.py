@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pulsar_spark.errors import NotAllowedError
-from pulsar_spark.protocol.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
-from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.protocol.policies.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.compaction.compacted import IN_PROGRESS, CompactedView
 from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.processes.held_file import holder, is_let_go, try_hold

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import LogShortened
-from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.delays import DUE_LANE
-from pulsar_spark.protocol.hash_ranges import Axis
-from pulsar_spark.protocol.lanes import HashRange, LaneHashes
+from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.protocol.delays.delays import DUE_LANE
+from pulsar_spark.protocol.keys.hash_ranges import Axis
+from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes
 from pulsar_spark.storage.cursor_ledger.committed_rounds import SNAPSHOT, Round, rows_by_part, since, since_snapshot
 from pulsar_spark.storage.cursor_ledger.range_rows import facts_and_ranges, ranges_by_place
 from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SetAside, set_aside_of

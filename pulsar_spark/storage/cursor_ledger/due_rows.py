@@ -6,8 +6,8 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.packing import unpacked
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.packing import unpacked
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.protocol.cursor import PENDING
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.cursor_ledger.due_rows import by_position
 from pulsar_spark.storage.delta.data_files import read_file

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, number_at, position_of
-from pulsar_spark.protocol.lanes import LaneHashes, are_told, lane_numbers
-from pulsar_spark.protocol.positions import Positions, expanded, ranges_of
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.acknowledgement.positions import Positions, expanded, ranges_of
+from pulsar_spark.protocol.delays.delays import APART_BASE, DUE_BASE, number_at, position_of
+from pulsar_spark.protocol.keys.lanes import LaneHashes, are_told, lane_numbers
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delay_index.scheduled import DONE, OTHER, DueEntries, due_entries
 from pulsar_spark.storage.entries.entries import are_missing

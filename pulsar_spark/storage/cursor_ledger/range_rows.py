@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.packed_ranges import TAIL, PackedRanges, used_numbers
+from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.protocol.acknowledgement.packed_ranges import TAIL, PackedRanges, used_numbers
 
 LARGE = 16
 """Ranges a place, on average, from which packing them is quicker than objects."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.delay_index.delay_segments import Entries, Places, SegmentFile, Statistics
 from pulsar_spark.storage.delay_index.delayed import Due, in_order
 from pulsar_spark.storage.entries.topic_files import READ_ERRORS, raise_unless_damage

@@ -20,7 +20,7 @@ file.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.chunks.chunk_groups import chunks_of
 from pulsar_spark.storage.delay_index.delay_buckets import BucketLost, Buckets, Segments
 from pulsar_spark.storage.delay_index.delay_notes import NOT_INDEXED

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.protocol.acknowledgement.positions import Positions
 from pulsar_spark.storage.delay_index.delay_segments import Places, Statistics
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.table_specs import DELAY_INDEX, TIME

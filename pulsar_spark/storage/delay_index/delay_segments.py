@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pulsar_spark.protocol.sticky_key import NO_KEY_HASH
+from pulsar_spark.protocol.keys.sticky_key import NO_KEY_HASH
 from pulsar_spark.storage.delay_index.delay_files import check_name, footer_of
 from pulsar_spark.storage.delay_index.delayed import NONE_DUE, Due
 from pulsar_spark.storage.delta.file_statistics import footer_columns

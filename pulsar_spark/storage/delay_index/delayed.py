@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.delays import Checkpoint, are_delayed, due_order, whole_ms
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import expanded
+from pulsar_spark.protocol.acknowledgement.positions import expanded
+from pulsar_spark.protocol.delays.delays import Checkpoint, are_delayed, due_order, whole_ms
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 from pulsar_spark.storage.entries.entries import read_slice
 from pulsar_spark.storage.entries.key_hashes import read_hashes

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from pulsar_spark.errors import DOCTOR, CorruptState
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import (
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.delays.delays import (
     APART_BASE,
     DUE_BASE,
     Checkpoint,
@@ -20,9 +20,9 @@ from pulsar_spark.protocol.delays import (
     promoted,
     virtual,
 )
-from pulsar_spark.protocol.instants import to_micros
-from pulsar_spark.protocol.message_id import MAX_LONG
-from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.delays.instants import to_micros
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import chunks_of
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delay_index.delay_index import IndexReader

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from pulsar_spark.errors import DOCTOR, CorruptState
-from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
 
 ENGINE = "pulsar_spark"
 HOUSEKEEPING = "housekeeping"

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE
+from pulsar_spark.protocol.chunks.chunking import MAX_MESSAGE_SIZE
 from pulsar_spark.storage.delta.actions import AddedFile, Commit
 from pulsar_spark.storage.delta.file_statistics import empty_columns, file_statistics, statistics
 from pulsar_spark.storage.delta.staged_files import StagedFile

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulsar_spark.protocol.instants import from_micros, to_micros
+from pulsar_spark.protocol.delays.instants import from_micros, to_micros
 from pulsar_spark.table_specs import MESSAGE_KEYS
 
 _STATISTICS_TEXT = 256

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.protocol.instants import from_micros
+from pulsar_spark.protocol.delays.instants import from_micros
 from pulsar_spark.table_specs.spec import TIME
 
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999

@@ -6,8 +6,8 @@ Runs published before a commit that removed or rewrote rows (a note in ``ledgers
 from bisect import bisect_right
 from typing import NamedTuple
 
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.entries.lost import find_missing
 from pulsar_spark.storage.entries.missing import Missing
 from pulsar_spark.storage.layout import Layout

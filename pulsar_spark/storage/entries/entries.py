@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import DOCTOR, CorruptState
-from pulsar_spark.protocol.numbering import NO_POSITION, Run
-from pulsar_spark.protocol.positions import as_array, expanded
+from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded
+from pulsar_spark.protocol.topics.numbering import NO_POSITION, Run
 from pulsar_spark.storage.entries.message_files import (
     ENTRY_COLUMNS,
     Damaged,

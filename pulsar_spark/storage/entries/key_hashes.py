@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulsar_spark.protocol.lanes import LaneHashes, sent_entries
-from pulsar_spark.protocol.murmur3 import hash_all
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import as_array, clusters, expanded
-from pulsar_spark.protocol.sticky_key import MAX_HASH, NO_KEY_HASH, bytes_of
+from pulsar_spark.protocol.acknowledgement.positions import as_array, clusters, expanded
+from pulsar_spark.protocol.keys.lanes import LaneHashes, sent_entries
+from pulsar_spark.protocol.keys.murmur3 import hash_all
+from pulsar_spark.protocol.keys.sticky_key import MAX_HASH, NO_KEY_HASH, bytes_of
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delta.file_statistics import file_statistics, footer_schema
 from pulsar_spark.storage.entries.entries import are_missing, is_in_table, read_slice
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex

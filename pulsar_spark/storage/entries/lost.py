@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.storage.entries.message_files import is_sound
 from pulsar_spark.storage.entries.missing import Missing

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import MessagesLost
-from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.entries.message_files import EntryIds
 from pulsar_spark.storage.entries.topic_files import partition_of, trimmed_ledgers
 from pulsar_spark.storage.store.away import check_there

@@ -13,7 +13,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delta.actions import AddedFile
 from pulsar_spark.storage.delta.file_statistics import instant_of, is_beyond_calendar
 from pulsar_spark.storage.delta.log import TableLog

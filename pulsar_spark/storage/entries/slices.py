@@ -16,9 +16,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import expanded
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.acknowledgement.positions import expanded
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.session import local_frame

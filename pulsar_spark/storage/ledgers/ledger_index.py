@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
-from pulsar_spark.protocol.numbering import NO_POSITION, Run
+from pulsar_spark.protocol.topics.numbering import NO_POSITION, Run
 from pulsar_spark.storage.delta.data_files import read_added
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import open_table, reading

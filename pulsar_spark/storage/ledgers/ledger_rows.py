@@ -1,6 +1,6 @@
 """Rows of ``ledgers``: a run each, or a note on a commit that is no publish."""
 
-from pulsar_spark.protocol.numbering import NO_POSITION, Run
+from pulsar_spark.protocol.topics.numbering import NO_POSITION, Run
 from pulsar_spark.storage.delta.actions import AddedFile, Commit
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import DOCTOR, CorruptState
-from pulsar_spark.protocol.numbering import NO_POSITION, Run
+from pulsar_spark.protocol.topics.numbering import NO_POSITION, Run
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import open_table

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from pulsar_spark.protocol.message_id import MAX_LONG
-from pulsar_spark.protocol.numbering import NO_POSITION, Run
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
+from pulsar_spark.protocol.topics.numbering import NO_POSITION, Run
 from pulsar_spark.storage.delta.scan import folder_of, open_table
 from pulsar_spark.storage.delta.table_parts import Term, read_parts, term
 from pulsar_spark.storage.layout import Layout

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.protocol.instants import from_micros, to_micros
+from pulsar_spark.protocol.delays.instants import from_micros, to_micros
 
 _NULLS = 1 << 16
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import DOCTOR, CorruptState
-from pulsar_spark.protocol.message_id import MAX_LONG
-from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.ledgers.packed_columns import Column, Flags, Instants, Optional, Texts, numbers
 
 FEW = 1024

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.message_id import MAX_LONG
-from pulsar_spark.protocol.numbering import NotAPublish, PublishedFile, Run, number_files
-from pulsar_spark.protocol.policies import MOST_INT32
+from pulsar_spark.protocol.policies.policies import MOST_INT32
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
+from pulsar_spark.protocol.topics.numbering import NotAPublish, PublishedFile, Run, number_files
 from pulsar_spark.storage.delta.actions import AddedFile, Commit
 from pulsar_spark.storage.delta.data_files import read_file
 from pulsar_spark.storage.delta.file_statistics import instant_of

@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.protocol.topics.numbering import Run
+from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.delta.definitions import read_definition
 from pulsar_spark.storage.delta.log import TableLog

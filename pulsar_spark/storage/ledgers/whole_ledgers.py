@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.numbering import NO_POSITION
+from pulsar_spark.protocol.topics.numbering import NO_POSITION
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.table_parts import term
 from pulsar_spark.storage.layout import Layout

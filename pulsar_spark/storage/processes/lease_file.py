@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.processes.this_machine import runs
 from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.storage.store.small_file import (

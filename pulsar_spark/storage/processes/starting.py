@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pulsar_spark.errors import NotARoot
-from pulsar_spark.protocol.durations import shown_seconds
+from pulsar_spark.protocol.delays.durations import shown_seconds
 from pulsar_spark.storage.layout import DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.processes.lease import LEASE_SECONDS

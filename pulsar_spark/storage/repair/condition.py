@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import TableNotFoundError
 
 from pulsar_spark.errors import CorruptState, TopicStopped
-from pulsar_spark.protocol.numbering import NO_POSITION
+from pulsar_spark.protocol.topics.numbering import NO_POSITION
 from pulsar_spark.storage.delta.actions import KNOWN_FEATURES, READER_VERSION, Commit
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import open_table

@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot, TopicStopped
-from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.delay_index.delay_segments import Places
 from pulsar_spark.storage.delay_index.delay_table import DelayTable

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
-from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from pulsar_spark.storage.delta.checkpoints import checkpoints
 from pulsar_spark.storage.delta.commits import commit_text, replace_commit

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.layout import BUNDLES, MAX_FILE_NAME, Layout, decode_name
 from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.topics.bundles import bundles_of

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, ServiceUnitNotReady
-from pulsar_spark.protocol.bundles import WHOLE, BundleRange, check_cover, parse_range, topic_hash
-from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange, check_cover, parse_range, topic_hash
+from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.delta.table_lock import append_lock
 from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.store.durability import FSYNC, read_durability, sync_file, sync_folder

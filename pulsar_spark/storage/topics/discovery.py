@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable
 
-from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.local_store import LocalStore
 

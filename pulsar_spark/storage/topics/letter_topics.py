@@ -1,9 +1,9 @@
 """Find the dead letter topic of a topic, or of a topic and subscription, and whether it exists yet."""
 
 from pulsar_spark.errors import SubscriptionNotFound, TopicNotFound
-from pulsar_spark.protocol.letters import DEAD_LETTER_SUFFIX, dead_letter_topic
+from pulsar_spark.protocol.redelivery.letters import DEAD_LETTER_SUFFIX, dead_letter_topic
 from pulsar_spark.protocol.suggestions import close_names, did_you_mean
-from pulsar_spark.protocol.topic_name import TopicName, check_subscription, parse_topic_name
+from pulsar_spark.protocol.topics.topic_name import TopicName, check_subscription, parse_topic_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import layout_of, layouts_of

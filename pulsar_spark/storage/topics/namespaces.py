@@ -5,7 +5,7 @@ A namespace exists once created, or with a topic or a policy; the default one al
 
 from pulsar_spark.errors import NamespaceNotFound
 from pulsar_spark.protocol.suggestions import close_names, did_you_mean
-from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName, parse_namespace
+from pulsar_spark.protocol.topics.topic_name import DEFAULT_NAMESPACE, TopicName, parse_namespace
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import layouts_of

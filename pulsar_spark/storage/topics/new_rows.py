@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulsar_spark.protocol.deduplication import app_id
+from pulsar_spark.protocol.policies.deduplication import app_id
 from pulsar_spark.storage.delta.data_files import partition_values, write_parts
 from pulsar_spark.storage.delta.staged_files import StagedFile, StagedFolder
 from pulsar_spark.storage.store.away import check_there

@@ -8,7 +8,7 @@ import os
 from functools import partial
 
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, NotARoot, TopicNotFound
-from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.delta.commits import replace_commit
 from pulsar_spark.storage.delta.definitions import read_definition
 from pulsar_spark.storage.delta.log import TableLog

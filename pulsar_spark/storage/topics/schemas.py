@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.protocol.schema_compatibility import is_same_schema
-from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
+from pulsar_spark.protocol.schemas.schema_compatibility import is_same_schema
+from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.storage.delta.definitions import create_table
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import dataset_of, open_table, reading

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pulsar_spark.errors import DOCTOR, CorruptState
-from pulsar_spark.protocol.deduplication import PREFIX
+from pulsar_spark.protocol.policies.deduplication import PREFIX
 from pulsar_spark.storage.delta.checkpoints import checkpoints
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.store.store import AnyPath, store_of

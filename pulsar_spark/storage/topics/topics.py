@@ -17,7 +17,7 @@ from pulsar_spark.errors import (
     NotARoot,
     TopicNotFound,
 )
-from pulsar_spark.protocol.topic_name import TopicName, parse_namespace, parse_topic_name
+from pulsar_spark.protocol.topics.topic_name import TopicName, parse_namespace, parse_topic_name
 from pulsar_spark.storage.delta.definitions import create_table, read_definition
 from pulsar_spark.storage.delta.dropped import drop_table
 from pulsar_spark.storage.delta.log import TableLog

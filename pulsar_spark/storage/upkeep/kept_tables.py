@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from pulsar_spark.protocol.policies import (
+from pulsar_spark.protocol.policies.policies import (
     BROKER,
     HISTORY_SECONDS,
     HOUSEKEEPING,
@@ -17,7 +17,7 @@ from pulsar_spark.protocol.policies import (
     policy_number,
     policy_text,
 )
-from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows
 from pulsar_spark.storage.delta.definitions import read_definition
 from pulsar_spark.storage.layout import Layout

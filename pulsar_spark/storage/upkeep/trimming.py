@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import NotAllowedError
-from pulsar_spark.protocol.expiry import Retention
-from pulsar_spark.protocol.policies import policy_number, policy_text, set_policy_text
+from pulsar_spark.protocol.policies.expiry import Retention
+from pulsar_spark.protocol.policies.policies import policy_number, policy_text, set_policy_text
 from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.delta.actions import TRIMMED

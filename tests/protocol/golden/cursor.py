@@ -8,7 +8,7 @@ cursor reads again is, here, replay (semantics 0.20); before that a "restart" is
 
 from bisect import bisect_left, bisect_right
 
-from pulsar_spark.protocol import ack_set
+from pulsar_spark.protocol.acknowledgement import ack_set
 from tests.protocol.golden import cases, named
 from tests.protocol.golden.lockstep import NOW, Player
 from tests.support.requests import On

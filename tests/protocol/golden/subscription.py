@@ -10,7 +10,7 @@ is each one's own choice (semantics 0.28).
 for all, and nobody is sent the others. So what was recorded is read in units (:func:`in_units`).
 """
 
-from pulsar_spark.protocol import ack_set
+from pulsar_spark.protocol.acknowledgement import ack_set
 from tests.protocol.golden import cases, named
 from tests.protocol.golden.lockstep import Player
 from tests.support.model import as_ranges

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pulsar_spark as pulsar
 from pulsar_spark.broker.compaction import compaction
 from pulsar_spark.broker.compaction.compaction_plan import Write
-from pulsar_spark.client.payloads import PayloadOpener
+from pulsar_spark.client.schema.payloads import PayloadOpener
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.layout import Layout

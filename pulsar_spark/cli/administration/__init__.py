@@ -1,0 +1,1 @@
+"""Commands that look at or change topics, subscriptions, namespaces, policies and schemas."""

@@ -1,0 +1,40 @@
+"""``pulsar-spark namespaces``: create and list them, and their policies."""
+
+from typing import Annotated
+
+import typer
+
+from pulsar_spark.cli.administration import compaction, delayed_delivery, policies
+from pulsar_spark.cli.common import Json, Root, admin, print_done, print_listed
+from pulsar_spark.protocol.topics.topic_name import parse_namespace
+
+app = typer.Typer(no_args_is_help=True)
+Namespace = Annotated[str, typer.Argument(help="'tenant/namespace'.")]
+
+
+@app.command()
+def create(namespace: Namespace, root: Root, as_json: Json = False):
+    """Create a namespace, and its tenant if missing; public/default always exists."""
+    admin(root).create_namespace(namespace)
+    print_done(as_json, f"created {namespace}", namespace=namespace, created=True)
+
+
+@app.command("list")
+def list_(
+    root: Root,
+    tenant: Annotated[str | None, typer.Argument(help="The tenant; by default all of the root.")] = None,
+    as_json: Json = False,
+):
+    """List the namespaces of a tenant, or of the root."""
+    found = admin(root).namespaces(tenant)
+    print_listed(found, as_json, ["namespace"], [(each,) for each in found])
+
+
+def _full_name(namespace: str) -> str:
+    """A namespace's name as policies use it; topics are refused."""
+    return "/".join(parse_namespace(namespace))
+
+
+delayed_delivery.add_commands(app, Namespace, _full_name)
+policies.add_deduplication(app, Namespace, _full_name)
+compaction.add_commands(app, Namespace, _full_name)

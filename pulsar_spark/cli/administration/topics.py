@@ -1,0 +1,196 @@
+"""``pulsar-spark topics ...``."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pulsar_spark.cli.administration import compaction, delayed_delivery, policies
+from pulsar_spark.cli.common import (
+    ASKS_BROKER,
+    Json,
+    Root,
+    TimeoutSeconds,
+    Topic,
+    admin,
+    note_missing,
+    print_done,
+    print_json,
+    print_listed,
+    print_table,
+    shows_work,
+    visible,
+)
+from pulsar_spark.cli.messages.shown import Output, parse_place, show_all
+from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.protocol.topics.topic_name import parse_topic_name
+from pulsar_spark.storage.layout import Layout
+
+app = typer.Typer(no_args_is_help=True)
+_NAMED = 5
+"""The most subscriptions named in a question."""
+
+
+@app.command()
+def create(
+    topic: Topic,
+    root: Root,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=0, help="0 = a topic without partitions.")] = 0,
+    as_json: Json = False,
+):
+    """Create a topic. A missing namespace is created too, with a notice."""
+    layout, name = Layout(root), parse_topic_name(topic)
+    is_there = layout.has_namespace(name.tenant, name.namespace)
+    if partitions:
+        admin(root).create_partitioned_topic(topic, partitions)
+    else:
+        admin(root).create_topic(topic)
+    new = "" if is_there else f" in the new namespace {name.tenant}/{name.namespace}"
+    print_done(as_json, f"created {topic}{new}", topic=str(name), partitions=partitions, isNewNamespace=not is_there)
+
+
+@app.command()
+def update(
+    topic: Topic,
+    root: Root,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="The new number, larger than now.")],
+    timeout: TimeoutSeconds = 30,
+    as_json: Json = False,
+):
+    """Add partitions to a topic; its subscriptions read the new ones from the first message."""
+    admin(root, timeout).update_partitioned_topic(topic, partitions)
+    print_done(as_json, f"{topic} has {partitions} partitions", topic=topic, partitions=partitions)
+
+
+@app.command("list")
+def list_(
+    root: Root,
+    namespace: Annotated[str | None, typer.Argument(help="'tenant/namespace'; by default all of the root.")] = None,
+    as_json: Json = False,
+):
+    """List the topics of a namespace, or of the root."""
+    found = admin(root).list_topics(namespace)
+    note_missing(root, namespace)
+    print_listed(found, as_json, ["topic", "partitions"], [(topic["topic"], topic["partitions"]) for topic in found])
+
+
+@app.command()
+def describe(topic: Topic, root: Root, as_json: Json = False):
+    """Show a topic's properties and size."""
+    found = admin(root).describe(topic)
+    if as_json:
+        print_json(found)
+    else:
+        messages = sum(found.pop("messages").values())
+        subscriptions = ", ".join(found.pop("subscriptions"))
+        print_table(["", "value"], [*found.items(), ("messages", messages), ("subscriptions", subscriptions)])
+
+
+@app.command()
+def partitions(topic: Topic, root: Root, as_json: Json = False):
+    """Show the number of messages in each partition of a topic; -1 is a topic without partitions."""
+    messages = admin(root).describe(topic)["messages"]
+    if as_json:
+        print_json([{"partition": partition, "messages": count} for partition, count in messages.items()])
+    else:
+        print_table(["partition", "messages"], list(messages.items()))
+
+
+@app.command()
+def delete(
+    topic: Topic,
+    root: Root,
+    force: Annotated[bool, typer.Option("--force", help="Delete even while consumers are connected.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    as_json: Json = False,
+):
+    """Delete a topic with its messages and subscriptions. If it has subscriptions the command asks first, or needs
+    --yes.
+    """
+    if not yes:
+        _confirm_deletion(topic, admin(root).describe(topic))
+    admin(root).delete_topic(topic, force)
+    print_done(as_json, f"deleted {topic}", topic=topic, deleted=True)
+
+
+def _confirm_deletion(topic: str, found: dict) -> None:
+    """Ask before deleting a topic with subscriptions; without a terminal it is refused."""
+    messages, subscriptions = sum(found["messages"].values()), found["subscriptions"]
+    if not subscriptions:
+        return
+    named = ", ".join(subscriptions[:_NAMED]) + (", ..." if len(subscriptions) > _NAMED else "")
+    lost = f"{messages} message{'s' * (messages != 1)} and {len(subscriptions)} subscription"
+    lost += f"{'s' * (len(subscriptions) != 1)} ({named})"
+    if not sys.stdin.isatty():
+        raise NotAllowedError(f"topic {topic!r} has {lost}, which would be lost: give --yes to delete it")
+    typer.confirm(f"{topic} has {visible(lost)}, which will be lost. Delete it?", abort=True, err=True)
+
+
+@app.command("get-message-by-id")
+def get_message_by_id(
+    topic: Topic,
+    place: Annotated[str, typer.Argument(help="ledger:entry:partition, or a position.")],
+    root: Root,
+    output: Output = None,
+    as_json: Json = False,
+):
+    """Show a message, acknowledged or not; a batch is shown whole. With --json one line of JSON each."""
+    show_all(admin(root).get_messages_at(topic, parse_place(place)), output, as_json)
+
+
+@app.command()
+@shows_work(ASKS_BROKER)
+def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
+    """Disconnect all consumers of a topic. They subscribe again, and their unacknowledged messages are redelivered."""
+    admin(root, timeout).unload(topic)
+    print_done(as_json, f"unloaded {topic}", topic=topic, unloaded=True)
+
+
+@app.command()
+def mend(
+    topic: Topic,
+    root: Root,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
+    as_json: Json = False,
+):
+    """Repair a stopped topic: set the unreadable commit aside, and remove rows that are not a valid publish."""
+    found = admin(root).mend(topic, dry_run)
+    if as_json:
+        print_json(found)
+    elif found:
+        print_table(
+            ["commit", "what", "rows", "text"],
+            [(each["version"], each["what"], each["rows"], each["text"]) for each in found],
+            "would be mended" if dry_run else "mended",
+        )
+    else:
+        typer.echo(f"nothing stops {topic}")
+
+
+@app.command()
+def lost(topic: Topic, root: Root, as_json: Json = False):
+    """List the messages whose file is missing or damaged; 'subscriptions skip-lost' acknowledges them."""
+    found = admin(root).lost_messages(topic)
+    if as_json:
+        print_json(found)
+    else:
+        print_table(
+            ["partition", "positions", "entries", "messages", "file"],
+            [
+                (
+                    each["partition"],
+                    f"{each['first_position']} to {each['last_position']}",
+                    f"{each['ledger_id']}:{each['first_entry_id']} to {each['ledger_id']}:{each['last_entry_id']}",
+                    each["messages"],
+                    each["path"],
+                )
+                for each in found
+            ],
+        )
+
+
+delayed_delivery.add_commands(app, Topic, delayed_delivery.full_name)
+policies.add_deduplication(app, Topic, delayed_delivery.full_name)
+compaction.add_commands(app, Topic, delayed_delivery.full_name)
+app.command("compact")(compaction.compact)
+app.command("compaction-status")(compaction.compaction_status)

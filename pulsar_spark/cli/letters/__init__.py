@@ -1,0 +1,1 @@
+"""Commands about dead letters, and letters that could not be written yet."""

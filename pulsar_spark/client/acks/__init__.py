@@ -1,0 +1,1 @@
+"""Acknowledgements and negative acknowledgements, from the application's call to the request."""

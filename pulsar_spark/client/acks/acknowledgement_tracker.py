@@ -1,0 +1,314 @@
+"""Collects and sends a consumer's acknowledgements and negative acknowledgements on one topic partition.
+
+Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16), without the
+grid of deadlines (4.20). Both wait a moment longer for a flow, because each request costs the broker a round;
+negative ones at most half of their delay.
+"""
+
+import sys
+import threading
+from collections.abc import Callable
+from itertools import compress
+from typing import NamedTuple
+
+from pulsar_spark.client.acks.acknowledgements import AckGroup, Acknowledgement
+from pulsar_spark.client.acks.pending_acks import PendingAcks
+from pulsar_spark.client.acks.receipts import Receipt
+from pulsar_spark.client.model.message import Message
+from pulsar_spark.client.receiving.key_order import InLine, KeyOrder
+from pulsar_spark.errors import PulsarSparkError
+from pulsar_spark.link.channel import SPACING, Channel
+from pulsar_spark.protocol.acknowledgement.cursor import UNSEEN
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.redelivery.letters import ReconsumeLater
+
+
+class Grouping(NamedTuple):
+    """How acknowledgements are sent; with ``has_receipts`` each waits for the broker."""
+
+    group_time_ms: int = 100
+    max_group_size: int = 1000
+    is_batch_index: bool = True
+    has_receipts: bool = False
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether acknowledgements are never grouped."""
+        return not self.group_time_ms or self.max_group_size <= 1 or self.has_receipts
+
+
+class AcknowledgementTracker:
+    """One consumer's tracker on one partition. ``group`` requires *lock*; ``make(kind, **columns)`` makes a request
+    row; ``along()`` gives rows to send with others; *key_order* learns of entries given back.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        lock: threading.Lock,
+        make: Callable[..., dict],
+        grouping: Grouping,
+        along: Callable[[], list[dict]] = list,
+        key_order: KeyOrder | None = None,
+    ):
+        self._channel = channel
+        self._lock = lock
+        self._make, self._along = make, along
+        self._grouping = grouping
+        self.group = AckGroup(grouping.is_batch_index)
+        self.pending = PendingAcks()
+        self._key_order = key_order
+        self._unseen: set[int] = set()
+        self._negative: dict[int, int] = {}
+        self._negative_ms = sys.maxsize
+        """The shortest delay of those, by which they are sent; without any, longer than all."""
+        self._is_gathering = self._is_full = False
+        self._receipt: Receipt | None = None
+        self._ended_by: PulsarSparkError | None = None
+        self._source = self._source_of(channel)
+
+    def turn_to(self, channel: Channel) -> None:
+        """Send everything, also what waits, to the broker of another bundle from now on."""
+        with self._lock:
+            self._channel, self._source = channel, self._source_of(channel)
+        channel.gather(self._source, SPACING)
+
+    def _source_of(self, channel: Channel) -> Callable[[], list[dict]]:
+        """The source of a channel's rows; it gives none once another channel is used."""
+        return lambda: self._take_rows_along() if channel is self._channel else []
+
+    def _gather(self, delay: float, *, is_urgent: bool = False) -> None:
+        source = self._source  # read first, so that no channel gets the source of a later one
+        self._channel.gather(source, delay, is_urgent=is_urgent)
+
+    def acknowledge(
+        self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None
+    ) -> tuple[bool, Receipt | None]:
+        """Acknowledge one message, or an entry with batch index -1; return whether the entry is complete, and the
+        receipt.
+        """
+        return self._add(lambda: self.group.acknowledge(position, batch_index, bits), properties)
+
+    def acknowledge_cumulative(
+        self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None
+    ) -> tuple[int, Receipt | None]:
+        """Acknowledge up to and including a message; return the last complete position, and the receipt."""
+        return self._add(lambda: self.group.acknowledge_cumulative(position, batch_index, bits), properties)
+
+    def reconsume_later(
+        self, position: int, batch_index: int, bits: int, letter: ReconsumeLater
+    ) -> tuple[bool | int, list[dict]]:
+        """Acknowledge one message, or up to it, in the request for its letter. Return the result of
+        :meth:`acknowledge` or :meth:`acknowledge_cumulative`, and the rows to send at once, in order.
+        """
+        with self._lock:
+            if self._ended_by is not None:
+                raise self._ended_by
+            earlier = self._take()
+            result, ack_set = self.group.acknowledge_apart(
+                position, batch_index, bits, is_cumulative=letter.is_cumulative
+            )
+        receipt = {"receipt": "true"} if self._grouping.has_receipts else {}
+        return result, [
+            *earlier,
+            self._make(
+                "reconsume_later",
+                first=position,
+                last=position,
+                ack_set=ack_set,
+                properties=letter.request_properties() | receipt,
+            ),
+        ]
+
+    def _add(
+        self, acknowledge: Callable[[], bool | int], properties: dict[str, str] | None
+    ) -> tuple[bool | int, Receipt | None]:
+        with self._lock:
+            if self._ended_by is not None:
+                self._forget()
+                if self._grouping.has_receipts:
+                    raise self._ended_by
+                return False, None
+            self._make_out()
+            earlier = self._take() if properties else []
+            result = acknowledge()
+            waiting = len(self.group)
+            receipt = self._open_receipt() if self._grouping.has_receipts and waiting else None
+            rows = earlier + self._take(properties) if properties else []
+            is_first = waiting > 0 and not self._is_gathering and not properties
+            self._is_gathering |= is_first
+            is_full = waiting >= self._grouping.max_group_size and not self._is_full
+            self._is_full |= is_full
+            self._leave_room()
+        if rows:
+            self._channel.submit(rows, is_urgent=True)
+        if is_first or is_full:
+            delay = self._grouping.group_time_ms / 1000
+            self._gather(min(delay, SPACING) if is_full else delay, is_urgent=self._grouping.is_immediate)
+        return result, receipt
+
+    def make_out(self) -> None:
+        """Acknowledge the messages in :attr:`pending`."""
+        self._add(lambda: False, None)
+
+    def _make_out(self) -> None:
+        if not self.pending:
+            return
+        for positions, indexes, delivered in self.pending.take():
+            if indexes:
+                self.group.acknowledge_indexes(positions[0], indexes, delivered)
+            else:
+                self.group.acknowledge_entries(positions)
+        self._leave_room()
+
+    def _leave_room(self) -> None:
+        """Allow appending while something is to be sent, until the group may be full."""
+        if self._is_gathering:
+            left = max(0, self._grouping.max_group_size - len(self.group))
+            self.pending.room = sys.maxsize if self._is_full else left
+
+    def deliver(self, position: int, delivered_bits: int) -> None:
+        """A batch arrives (again). The caller holds the lock."""
+        self._make_out()
+        self.group.deliver(position, delivered_bits)
+
+    def left_of(self, position: int, delivered_bits: int) -> int:
+        """The unacknowledged indexes of a batch that arrives with these. The caller holds the lock."""
+        self._make_out()
+        return self.group.left_of(position, delivered_bits)
+
+    def without_acknowledged(self, messages: list[Message]) -> list[Message]:
+        """The unacknowledged ones of *messages* outside batches. The caller holds the lock."""
+        self._make_out()
+        are_new = self.group.new_of([message._position for message in messages])
+        return messages if are_new is None else list(compress(messages, are_new))
+
+    def close(self) -> None:
+        """Leave no room in :attr:`pending`."""
+        self.pending.room = 0
+
+    def _open_receipt(self) -> Receipt | None:
+        if self._receipt is None:
+            self._receipt = Receipt()
+        return self._receipt
+
+    def give_back(self, positions: set[int] | range, delay_ms: int, in_line: InLine | None = None) -> None:
+        """Give entries back after a delay; *in_line* is the place of a single one. Later ones of their hashes wait."""
+        with self._lock:
+            if self._key_order is not None:
+                self._key_order.give_back(positions, in_line)
+            self._give_back(positions, delay_ms)
+
+    def let_die(self, positions: set[int]) -> None:
+        """Give back entries that were delivered too often: the broker writes their letters."""
+        with self._lock:
+            self._give_back(positions, 0)
+
+    def give_back_unseen(self, position: int, in_line: InLine) -> None:
+        """Give back an entry that the application did not see, so that it follows others of its hash. The caller holds
+        the lock.
+        """
+        is_first = not self._unseen
+        self._unseen.add(position)
+        self._key_order.give_back((position,), in_line)
+        if is_first:
+            self._gather(SPACING)
+
+    def _give_back(self, positions: set[int] | range, delay_ms: int) -> None:
+        if self._ended_by is not None:
+            return
+        is_known = self._negative_ms <= delay_ms
+        self._negative_ms = min(self._negative_ms, delay_ms)
+        self._negative.update(dict.fromkeys(positions, delay_ms))
+        if not is_known:
+            self._gather(0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING))
+
+    def take_rows(self) -> list[dict]:
+        """Rows of what was acknowledged, then given back, since the last call."""
+        with self._lock:
+            self._is_gathering = self._is_full = False
+            self.pending.room = 0
+            rows = self._take()
+            negative, self._negative, self._negative_ms = self._negative, {}, sys.maxsize
+            unseen, self._unseen = self._unseen - negative.keys(), set()
+            if self._key_order is not None and (negative or unseen):
+                self._channel.when_committed(self._key_order.send().committed)
+        by_delay: dict[int, list[int]] = {}
+        for position, delay_ms in negative.items():
+            by_delay.setdefault(delay_ms, []).append(position)
+        rows += [
+            self._make("negative_ack", first=first, last=last, delay_ms=delay_ms)
+            for delay_ms, positions in by_delay.items()
+            for first, last in ranges_of(sorted(positions))
+        ]
+        rows += [
+            self._make("negative_ack", first=first, last=last, delay_ms=0, properties=UNSEEN)
+            for first, last in ranges_of(sorted(unseen))
+        ]
+        return rows
+
+    def _take_rows_along(self) -> list[dict]:
+        rows = self.take_rows()
+        return rows + self._along() if rows else rows
+
+    def forget_given_back(self) -> None:
+        """Forget entries given back: they are no longer pending here. The caller holds the lock."""
+        self._negative.clear()
+        self._unseen.clear()
+        if self._key_order is not None:
+            self._key_order.forget()
+
+    def forget(self) -> None:
+        """Forget acknowledgements, because the cursor was moved. The caller holds the lock."""
+        self._forget()
+        receipt, self._receipt = self._receipt, None
+        if receipt is not None:
+            receipt.expect([])
+
+    def _forget(self) -> None:
+        self.pending.clear()
+        self.group.clear()
+        self.forget_given_back()
+
+    def take_acknowledgements(self) -> list[dict]:
+        """Rows of the acknowledgements; the group starts again. The caller holds the lock."""
+        rows = self._take()
+        self.group.clear()
+        return rows
+
+    def end(self, error: PulsarSparkError) -> None:
+        """Drop acknowledgements, positive and negative, from now on, because the entries are gone. Callers waiting for
+        a receipt or a letter get *error*.
+        """
+        with self._lock:
+            self._ended_by = error
+            self._forget()
+        self.fail(error)
+
+    def fail(self, error: PulsarSparkError) -> None:
+        """Sending has become impossible: fail the open receipt."""
+        with self._lock:
+            self.pending.room = 0
+            receipt, self._receipt = self._receipt, None
+        if receipt is not None:
+            receipt.fail(error)
+
+    def _take(self, properties: dict[str, str] | None = None) -> list[dict]:
+        self._make_out()
+        given = {f"property.{name}": value for name, value in (properties or {}).items()}
+        receipt, self._receipt = self._receipt, None
+        if receipt is not None:
+            given["receipt"] = "true"
+        rows = [self._row(acknowledged, given) for acknowledged in self.group.take()]
+        if receipt is not None:
+            self._channel.expect(receipt.expect([row["request_id"] for row in rows]))
+        return rows
+
+    def _row(self, acknowledged: Acknowledgement, properties: dict[str, str]) -> dict:
+        return self._make(
+            acknowledged.kind,
+            first=acknowledged.first,
+            last=acknowledged.last,
+            ack_set=acknowledged.ack_set,
+            properties=properties or None,
+        )

@@ -1,0 +1,175 @@
+"""A consumer's methods to acknowledge, give back and put off messages.
+
+Acknowledgements of messages received here are noted and processed by hundreds (``pending_acks``).
+"""
+
+from typing import Any
+
+from pulsar_spark.client.acks.acknowledger import Acknowledger
+from pulsar_spark.client.acks.unacked import UnackedTracker
+from pulsar_spark.client.arguments import (
+    check_kept_properties,
+    check_type,
+    check_type_or_none,
+    interrupted,
+    public_call,
+)
+from pulsar_spark.client.model.message import Message
+from pulsar_spark.client.receiving.receiver import Receiver
+from pulsar_spark.client.subscribing.letters import LONGEST_DELAY_MS, Letters
+from pulsar_spark.client.subscribing.subscription import PartitionSubscription
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.link.channels import Channels
+from pulsar_spark.protocol.topics.message_id import MessageId
+from pulsar_spark.storage.processes import forks
+
+UNACKED_TICK = 1.0
+"""Seconds between checks of the acknowledgement timeout."""
+
+
+class Acknowledging:
+    """The part of :class:`~pulsar_spark.client.subscribing.consumer.Consumer` that acknowledges, gives back and puts
+    off."""
+
+    _process: int
+    _channel: Channels
+    _receiver: Receiver
+    _acknowledger: Acknowledger
+    _letters: Letters | None
+    _unacked: UnackedTracker | None
+    _subscriptions: list[PartitionSubscription]
+    subscription_name: Any
+
+    def acknowledge(self, message: Message | MessageId | list, properties: dict | None = None) -> None:
+        """Acknowledge one *message* or a list of messages. Of a batch only that message is acknowledged, unless the id
+        names the whole entry.
+
+        With ``ack_receipt_enabled`` the call returns after the broker's commit, and raises its refusal. An
+        acknowledgement with *properties* is sent at once, and its request keeps them.
+        """
+        try:
+            if type(message) is Message and properties is None and self._process == forks.generation:
+                delivery = message._block.delivery
+                if delivery is not None and (pending := delivery.pending_acks).owner is self:
+                    pending.append(message)
+                    if len(pending) >= pending.room:
+                        self._receiver.check_open()
+                        delivery.subscription.tracker.make_out()
+                    return
+        except KeyboardInterrupt:
+            raise interrupted(self, "acknowledge") from None
+        self._acknowledge(message, properties)
+
+    @public_call
+    def _acknowledge(self, message: Message | MessageId | list, properties: dict | None) -> None:
+        self._receiver.check_open()
+        if properties is None and type(message) is list and self._append(message):
+            return
+        self._acknowledger.acknowledge(message, properties)
+
+    def _append(self, messages: list) -> bool:
+        """:meth:`acknowledge` all *messages* at once, if all were received here."""
+        deliveries = [type(each) is Message and each._block.delivery for each in messages]
+        if not all(delivery and delivery.pending_acks.owner is self for delivery in deliveries):
+            return False
+        for message, delivery in zip(messages, deliveries):
+            delivery.pending_acks.append(message)
+        for subscription in {delivery.subscription for delivery in deliveries}:
+            if len(subscription.tracker.pending) >= subscription.tracker.pending.room:
+                subscription.tracker.make_out()
+        return True
+
+    @public_call
+    def acknowledge_cumulative(self, message: Message | MessageId, properties: dict | None = None) -> None:
+        """Acknowledge all messages of the *message*'s partition up to and including it; not on Shared and Key_Shared.
+        The request keeps *properties*.
+        """
+        self._receiver.check_open()
+        self._acknowledger.acknowledge_cumulative(message, properties)
+
+    @public_call
+    def negative_acknowledge(self, message: Message | MessageId) -> None:
+        """Give a *message* back: the unacknowledged part of its entry comes again after
+        ``negative_ack_redelivery_delay_ms``, or the delay of the backoff.
+
+        On Key_Shared no later message of its key is delivered first, unless the policy allows out of order delivery. On
+        Exclusive and Failover every unacknowledged message after it comes again too; messages already in the queue are
+        still delivered. A message that was given back as often as the dead letter policy allows goes to the dead letter
+        topic instead.
+        """
+        self._receiver.check_open()
+        self._acknowledger.negative_acknowledge(message)
+
+    @public_call
+    def reconsume_later(
+        self, message: Message | list, delay_millis: int | None = None, properties: dict | None = None
+    ) -> None:
+        """Put a *message*, or a list of messages, off: it is acknowledged, and a copy comes from the retry letter topic
+        after *delay_millis*. Needs ``retry_enable``.
+
+        A message that was put off as often as the dead letter policy allows goes to the dead letter topic instead.
+        *properties* are added to the copy, except names that only the system writes (``RECONSUMETIMES``, ``REAL_...``,
+        ``ORIGIN_...``). Only counts that the system wrote are used, so a letter that someone published again starts at
+        zero. The call returns when the request is stored; from then on a crash cannot prevent or double the copy.
+        """
+        self._put_off(message, delay_millis, properties, is_cumulative=False)
+
+    @public_call
+    def reconsume_later_cumulative(
+        self, message: Message, delay_millis: int | None = None, properties: dict | None = None
+    ) -> None:
+        """Put a *message* off as :meth:`reconsume_later` does, and acknowledge all messages up to it.
+
+        *delay_millis* and *properties* are as there. Only this message is copied. Not on Shared and Key_Shared.
+        """
+        self._receiver.check_open()
+        self._acknowledger.check_cumulative()
+        check_type(Message, message, "message")
+        self._put_off(message, delay_millis, properties, is_cumulative=True)
+
+    def _put_off(
+        self, message: Message | list, delay_millis: int | None, properties: dict | None, *, is_cumulative: bool
+    ) -> None:
+        self._receiver.check_open()
+        if self._letters is None:
+            raise InvalidConfiguration(
+                f"subscription {self.subscription_name()!r} has no retry letter topic: subscribe with retry_enable=True"
+            )
+        messages = message if isinstance(message, list) else [message]
+        for each in messages:
+            check_type(Message, each, "message")
+        check_type_or_none(int, delay_millis, "delay_millis")
+        check_kept_properties(properties)
+        delay_ms = max(0, delay_millis or 0)
+        if delay_ms > LONGEST_DELAY_MS:
+            raise ValueError(f"argument delay_millis: {delay_millis} is above {LONGEST_DELAY_MS}")
+        self._acknowledger.reconsume_later(
+            messages,
+            lambda each, place: self._letters.of(
+                each, str(place.subscription.topic.name), delay_ms, properties, is_cumulative=is_cumulative
+            ),
+        )
+
+    @public_call
+    def redeliver_unacknowledged_messages(self) -> None:
+        """Give back every message that this consumer received and did not acknowledge. The subscription type decides
+        which consumer gets it.
+        """
+        self._receiver.check_open()
+        for subscription in self._subscriptions:
+            self._forget_unacked(subscription)
+            row, committed = subscription.redeliver_all()
+            self._channel.submit([row], is_urgent=True, committed=committed)
+
+    def _redeliver_expired(self) -> None:
+        if not self._receiver.is_closed:
+            self._acknowledger.give_back_expired()
+            self._channel.call_later(UNACKED_TICK, self._redeliver_expired)
+
+    def _forget_unacked_entry(self, subscription: PartitionSubscription, position: int) -> None:
+        if self._unacked is not None:
+            self._unacked.remove(subscription, position)
+
+    def _forget_unacked(self, subscription: PartitionSubscription) -> None:
+        if self._unacked is not None:
+            self._unacked.forget(subscription)

@@ -1,0 +1,1 @@
+"""What applications handle as values: messages, enumerations, policies, connections and loggers."""

@@ -1,0 +1,1 @@
+"""From what the broker sends to messages: reading deliveries, and handing messages out in order."""

@@ -1,0 +1,194 @@
+"""A delivery: what the broker sent to one consumer in one round, as a range of positions, or of a lane.
+
+Due entries (protocol.delays) are named one by one, in order. Of a lane's range (protocol.lanes) the entries with
+its hashes were sent; taking them reads the hashes, but their number is known before.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import count
+from operator import itemgetter
+
+import numpy as np
+
+from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.keys.lanes import LaneHashes
+from pulsar_spark.protocol.topics.numbering import Run
+from pulsar_spark.storage.entries.key_hashes import sent_by_lane
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
+
+
+class Delivery:
+    """Entries of one partition.
+
+    - ``bits``: the unacknowledged batch indexes, None for all.
+    - ``positions``: ascending, None until looked up.
+    - ``read_versions``: from which position on the sending rounds had read ``requests`` up to which version.
+    - ``place``, ``last_place``: the places within ``round``; for due entries their numbers.
+    - ``due_order``: the positions of due entries in the order of handing out.
+    - ``first_chunks``: the first position of each chunked message by its last.
+    - ``is_dead``: given back to the broker, not shown.
+    """
+
+    __slots__ = (
+        "subscription",
+        "pending_acks",
+        "generation",
+        "read_versions",
+        "round",
+        "place",
+        "last_place",
+        "_places",
+        "first",
+        "last",
+        "entries",
+        "lane",
+        "positions",
+        "due_order",
+        "first_chunks",
+        "batch_size",
+        "redelivery_count",
+        "bits",
+        "is_dead",
+    )
+
+    def __init__(self, subscription, row: dict, generation: int, requests_version: int = -1):
+        self.subscription, self.pending_acks = subscription, subscription.tracker.pending
+        self.generation, self.is_dead = generation, False
+        self.read_versions, self.round = [(0, requests_version)], row["delivery_round"]
+        self.first, self.last = self.place, self.last_place = row["first"], row["last"]
+        self.lane: LaneHashes | None = row["lane_hashes"]
+        self.entries: int = self.last - self.first + 1 if row["entries"] is None else row["entries"]
+        self.positions: range | np.ndarray | None = None
+        self.due_order: np.ndarray | None = row["positions"]
+        if self.due_order is not None:
+            self.entries, self.positions = len(self.due_order), np.sort(self.due_order)
+            self.first, self.last = int(self.positions[0]), int(self.positions[-1])  # the row's are lane numbers
+        elif self.lane is None or self.entries in (
+            1,
+            self.last - self.first + 1,
+        ):  # a range begins at one of its entries
+            self.positions = range(self.first, self.first + self.entries)
+        self._places: dict[int, int] | None = None
+        self.first_chunks: dict[int, int] = {last: first for first, last in unpacked_pairs(row["chunks"])}
+        self.batch_size = row["batch_size"] or 1
+        self.redelivery_count = row["redelivery_count"] or 0
+        self.bits = (
+            None
+            if row["ack_set"] is None
+            else sum((word & 0xFFFFFFFFFFFFFFFF) << (64 * index) for index, word in enumerate(row["ack_set"]))
+        )
+
+    def is_taken(self) -> None:
+        """Note that it left the queue."""
+        self.subscription.taken = self._behind(self.subscription.taken)
+
+    def _behind(self, taken: tuple[int, int]) -> tuple[int, int]:
+        """The round and last place taken, from *taken*, once this delivery is taken too."""
+        return self.round, max(self.last_place, taken[1]) if taken[0] == self.round else self.last_place
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether it may be read together with others: plain entries in order."""
+        return not (self.batch_size > 1 or self.first_chunks or self.is_dead) and (
+            self.bits is None and self.due_order is None and self.positions is not None
+        )
+
+    def is_followed_by(self, other: "Delivery") -> bool:
+        """Whether *other* continues it, with the same generation and redelivery count."""
+        return (
+            other.subscription is self.subscription
+            and (other.generation, other.redelivery_count) == (self.generation, self.redelivery_count)
+            and other.first > self.last
+        )
+
+    def join(self, others: "list[Delivery]") -> None:
+        """Append the entries of *others*, which follow in order."""
+        self.positions = np.concatenate([np.asarray(each.positions, np.int64) for each in (self, *others)])
+        for each in others:
+            if each.read_versions[0][1] != self.read_versions[-1][1]:
+                self.read_versions.append((each.first, each.read_versions[0][1]))
+        self.last, self.entries, self.lane = others[-1].last, len(self.positions), None
+
+    def place_of(self, position: int) -> int:
+        """The place of the entry at *position*."""
+        if self.due_order is None:
+            return position
+        if self._places is None:
+            self._places = dict(zip(self.due_order.tolist(), count(self.place)))
+        return self._places[position]
+
+    def read_version_at(self, position: int) -> int:
+        """The version of ``requests`` that the round which sent the entry at *position* had read."""
+        at = bisect_right(self.read_versions, position, key=itemgetter(0)) if len(self.read_versions) > 1 else 1
+        return self.read_versions[at - 1][1]
+
+    @property
+    def unacked_bits(self) -> int:
+        return (1 << self.batch_size) - 1 if self.bits is None else self.bits
+
+    @property
+    def is_left(self) -> np.ndarray | None:
+        """Which batch indexes are unacknowledged; None for all."""
+        if self.bits is None:
+            return None
+        size = max(self.batch_size, self.bits.bit_length())
+        octets = np.frombuffer(self.bits.to_bytes(-(-size // 8), "little"), np.uint8)
+        return np.unpackbits(octets, bitorder="little").view(bool)
+
+    @property
+    def messages(self) -> int:
+        """The messages the application is to see, which is their cost in permits."""
+        return self.entries * (self.batch_size if self.bits is None else self.bits.bit_count())
+
+    def look_up(self, ledgers: LedgerIndex, topic: Topic, partition: int) -> range | np.ndarray:
+        """Its positions, ascending, with all gone entries that may have been sent (protocol.lanes)."""
+        if self.positions is None:
+            place, span = (topic.topic_id, partition), (self.first, self.last)
+            self.positions = sent_by_lane(ledgers, topic.path, place, span, self.lane, self.entries)
+        return self.positions
+
+    def holds(self, position: int) -> bool:
+        """Whether an entry is among the looked-up ones."""
+        if isinstance(self.positions, range):
+            return position in self.positions
+        at = np.searchsorted(self.positions, position)
+        return at < len(self.positions) and self.positions[at] == position
+
+    def parts(
+        self, ledgers: LedgerIndex, topic: Topic, partition: int, positions: range | np.ndarray
+    ) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
+        """The runs of its entries at *positions*, each with its stretches of positions."""
+        if isinstance(positions, range):
+            spans = [(positions[0], positions[-1])]
+        else:
+            spans = ranges_of(positions)
+        if spans:
+            yield from ledgers.spans_of(topic.topic_id, partition, spans)
+
+
+def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
+    """The last deliveries in *queue* (of one subscription) with at least *messages* messages, or as many as there are.
+
+    They stay whole, and begin where the round and place of the first identify the tail.
+    """
+    if not queue or messages <= 0:
+        return []
+    taken, before = queue[0].subscription.taken, []
+    for delivery in queue:
+        before.append(taken)
+        taken = delivery._behind(taken)
+    cut, first, found = len(queue), queue[-1].place, 0
+    for at in reversed(range(len(queue))):
+        delivery = queue[at]
+        is_same_round = at + 1 < len(queue) and queue[at + 1].round == delivery.round
+        first = min(first, delivery.place) if is_same_round else delivery.place
+        found += 0 if delivery.is_dead else delivery.messages
+        round_before, last_before = before[at]
+        if round_before != delivery.round or last_before < first:
+            cut = at
+            if found >= messages:
+                break
+    return list(queue[cut:])

@@ -1,0 +1,250 @@
+"""Selects the delivered messages of a partition to hand out, in order, without replaced, acknowledged or too early
+ones.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from pulsar_spark.client.acks.acknowledgement_tracker import AcknowledgementTracker
+from pulsar_spark.client.model.message import Message
+from pulsar_spark.client.receiving.delivery import Delivery
+from pulsar_spark.client.receiving.key_order import InLine, KeyOrder
+from pulsar_spark.client.receiving.reading import Read, read_messages
+from pulsar_spark.client.receiving.ready import Ready
+from pulsar_spark.errors import TopicNotFound
+from pulsar_spark.link.channel import Channel
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.subscriptions.permits import Permits
+from pulsar_spark.storage.entries.key_hashes import hashes_of
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
+
+_POSITION = attrgetter("_position")
+_MOST_GUARDED = 20
+"""Messages checked at once while some may be too early. The rest is checked again whenever the application
+gives one back."""
+
+
+class HandingOut:
+    """The part of :class:`~pulsar_spark.client.subscribing.subscription.PartitionSubscription` that hands out
+    messages."""
+
+    topic: Topic
+    partition: int
+    ledgers: LedgerIndex
+    lock: threading.Lock
+    generation: int
+    tracker: AcknowledgementTracker
+    key_order: KeyOrder | None
+    row: Callable[..., dict]
+    _channel: Channel
+    _permits: Permits
+    _flow: Callable[[int], None]
+    _queued: int
+    _ready: Ready
+    _looked_at_again: list[Message]
+    _newest: dict[int, Delivery]
+    _newest_of_lanes: list[Delivery]
+    _is_timed: bool
+    _consumer: Any
+    _start_after: tuple[int, int] | None
+
+    def read(self, delivery: Delivery) -> Iterator[Read]:
+        """The delivery's messages in order; errors, to be raised, take the place of lost ones."""
+        with self.lock:
+            if delivery in self._newest_of_lanes:  # from now on nothing older is queued
+                self._newest_of_lanes.remove(delivery)
+        messages = yield from read_messages(self, delivery)
+        if not delivery.is_dead:
+            self._pass_over(delivery, delivery.messages - messages)
+
+    def join(self, delivery: Delivery, others: list[Delivery]) -> None:
+        """Read *others* with *delivery*, after its own entries."""
+        with self.lock:
+            delivery.join(others)
+            if self._newest:
+                gone = set(others)
+                at = [each for each in delivery.positions.tolist() if self._newest.get(each) in gone]
+                self._newest.update(dict.fromkeys(at, delivery))
+
+    def positions_of(self, delivery: Delivery) -> range | np.ndarray:
+        """The positions of its entries."""
+        return delivery.look_up(self.ledgers, self.topic, self.partition)
+
+    def tell_deleted(self, spans: list[tuple[int, int]]) -> None:
+        """Acknowledge deleted entries in *spans* (first..last)."""
+        self._channel.submit([self.row("ack", first=first, last=last) for first, last in spans])
+
+    def _pass_over(self, delivery: Delivery, messages: int) -> None:
+        """Count messages that no longer exist as taken unseen."""
+        with self.lock:
+            permits = self._count_taken()
+            if messages > 0 and delivery.generation == self.generation:
+                self._queued -= messages
+                permits += self._permits.take(messages)
+        self._flow(permits)
+
+    def _count_taken(self) -> int:
+        """Count the ready messages that were taken; return the permits to request. Call it before using the counts,
+        with the lock.
+        """
+        taken = self._ready.newly_taken()
+        self._queued -= taken
+        return self._permits.take(taken) if taken else 0
+
+    def look_again(self) -> None:
+        """Recheck all ready messages before they are handed out."""
+        with self.lock:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        self._looked_at_again += self._ready.take_back()
+
+    def take_looked_at_again(self) -> list[Message]:
+        """Take the messages to recheck."""
+        with self.lock:
+            found, self._looked_at_again = self._looked_at_again, []
+        return found
+
+    def hand_out(self, messages: list[Message]) -> Ready | None:
+        """Take from the front of *messages* (one delivery's) those that may be handed out, up to the one that makes
+        permits due; None if they are out of date.
+        """
+        block = messages[0]._block
+        delivery = block.delivery
+        newest = self._newest_of_lanes[-1:]
+        is_single = self._is_timed or block.has_encoded or bool(newest)
+        hidden = bool(newest) and self._comes_again_in_a_lane(messages[0]._position)
+        in_line = self._in_line(messages)
+        with self.lock:
+            if delivery.generation != self.generation:
+                return None
+            is_late = self._is_guarding and (in_line is None or self.key_order.unknown)
+            if is_late or self._newest_of_lanes[-1:] != newest:
+                return Ready([])  # check again
+            permits = self._count_taken()
+            most = 1 if is_single else max(1, self._permits.until_asked - 1)
+            most = most if in_line is None else min(most, _MOST_GUARDED)
+            looked_at = messages[:most]
+            del messages[:most]
+            shown = [] if hidden else self._to_be_shown(delivery, looked_at)
+            if in_line is not None:
+                shown = self._in_key_order(delivery, shown, in_line)
+            if most == 1:
+                self._queued -= 1
+                permits += self._permits.hand_out(is_shown=bool(shown))
+            elif unseen := len(looked_at) - len(shown):
+                self._queued -= unseen
+                permits += self._permits.take(unseen)
+            ready = Ready(shown, delivery.first, delivery.last)
+            self._ready = ready if most > 1 else Ready([])  # a counted message is not checked again
+        self._flow(permits)
+        return ready
+
+    def may_still_be_handed_out(self, message: Message) -> bool:
+        """Whether a message that was taken but reached nobody can be handed out now. One that has become too early is
+        given back.
+        """
+        try:
+            in_line = self._in_line([message])
+        except TopicNotFound:  # deleted; the broker will say so
+            return False
+        with self.lock:
+            if message._block.delivery.generation != self.generation:
+                return False
+            return in_line is None or bool(self._in_key_order(message._block.delivery, [message], in_line))
+
+    @property
+    def _is_guarding(self) -> bool:
+        return self.key_order is not None and self.key_order.is_guarding
+
+    def _in_line(self, messages: list[Message]) -> dict[int, InLine] | None:
+        """The places of the first *messages*, by position; None if none can be too early. Also looks up missing hashes
+        of entries given back.
+        """
+        if not self._is_guarding:
+            return None
+        with self.lock:
+            unknown = self.key_order.unknown
+        found = {each._position: each._in_line() for each in messages[:_MOST_GUARDED]}
+        wanted = sorted({*unknown, *(position for position, known in found.items() if known is None)})
+        if wanted:
+            place = self.topic.path, self.topic.topic_id, self.partition
+            hashes = dict(zip(wanted, hashes_of(self.ledgers, *place, ranges_of(wanted)).tolist(), strict=True))
+            delivery = messages[0]._block.delivery
+            for position in hashes.keys() & found.keys():
+                found[position] = InLine(hashes[position], delivery.place_of(position))
+            with self.lock:
+                self.key_order.learn({position: hashes[position] for position in unknown})
+        return found
+
+    def _in_key_order(self, delivery: Delivery, messages: list[Message], in_line: dict[int, InLine]) -> list[Message]:
+        """The *messages* of whose hash no earlier entry was given back; the others are given back too."""
+        order, in_order = self.key_order, []
+        for message in messages:
+            position = message._position
+            version = delivery.read_version_at(position)
+            order.arrives(version)
+            if order.is_returned(position, version):
+                continue
+            if order.is_early(in_line[position], version):
+                self.tracker.give_back_unseen(position, in_line[position])
+                self._consumer._forget_unacked_entry(self, position)
+            else:
+                in_order.append(message)
+        return in_order
+
+    def _comes_again_in_a_lane(self, position: int) -> bool:
+        with self.lock:
+            around = [each for each in self._newest_of_lanes if each.first <= position <= each.last]
+        for each in around:
+            self.positions_of(each)
+        return any(each.holds(position) for each in around)
+
+    def _to_be_shown(self, delivery: Delivery, messages: list[Message]) -> list[Message]:
+        """Messages that are neither replaced, acknowledged, nor before the place of a seek."""
+        if delivery.batch_size == 1:
+            if self._newest:
+                messages = [each for each in messages if self._is_newest(delivery, each._position, True)]
+            shown = self.tracker.without_acknowledged(messages)
+        else:
+            shown = []
+            for position, of_entry in groupby(messages, _POSITION):
+                found = list(of_entry)
+                ends = _batch_index(found[-1]) == delivery.unacked_bits.bit_length() - 1
+                if not self._newest or self._is_newest(delivery, position, ends):
+                    shown += self._of_batch(delivery, position, found)
+        if self._start_after is None:
+            return shown
+        return [each for each in shown if (each._position, _batch_index(each)) >= self._start_after]
+
+    def _is_newest(self, delivery: Delivery, position: int, ends: bool) -> bool:
+        """Is no newer delivery of this entry queued? *ends*: its last message is handed out now."""
+        newest = self._newest.get(position)
+        if newest is not delivery:
+            return newest is None
+        if ends:
+            del self._newest[position]
+        return True
+
+    def _of_batch(self, delivery: Delivery, position: int, messages: list[Message]) -> list[Message]:
+        """The unacknowledged ones of some messages of one entry, in order."""
+        delivered, first = delivery.unacked_bits, _batch_index(messages[0])
+        if 1 << first == delivered & -delivered:
+            self.tracker.deliver(position, delivered)
+            if self._start_after is not None and position == self._start_after[0]:
+                self.tracker.group.skip(position, delivered, self._start_after[1])
+        left = self.tracker.left_of(position, delivered) >> first
+        last = _batch_index(messages[-1]) - first
+        if last == len(messages) - 1 and ~left & (2 << last) - 1 == 0:
+            return messages
+        return [each for each in messages if left >> (_batch_index(each) - first) & 1]
+
+
+def _batch_index(message: Message) -> int:
+    return message._field("batch_index") or 0

@@ -1,0 +1,40 @@
+"""Messages that are checked, by hundreds, and ready to be handed out one by one.
+
+A change of what may be shown takes back the rest, to be checked again. Handing out is one step of a list iterator,
+which is atomic between threads.
+"""
+
+import sys
+from collections.abc import Iterator
+from operator import length_hint
+
+from pulsar_spark.client.model.message import Message
+
+
+class Ready:
+    """Ready messages of one subscription, in order, of entries *first*..*last*; takers iterate :attr:`messages`. Other
+    methods require the subscription's lock.
+    """
+
+    __slots__ = ("messages", "_first", "_last", "_size", "_told")
+
+    def __init__(self, messages: list[Message], first: int = 0, last: int = sys.maxsize):
+        self.messages: Iterator[Message] = iter(messages)
+        self._first, self._last = first, last
+        self._size = len(messages)
+        self._told = 0
+
+    def newly_taken(self) -> int:
+        """How many were taken since the last call."""
+        told, self._told = self._told, self._size - length_hint(self.messages)
+        return self._told - told
+
+    def may_hold(self, first: int, last: int) -> bool:
+        """May a message of an entry *first*..*last* be among them?"""
+        return self._first <= last and first <= self._last
+
+    def take_back(self) -> list[Message]:
+        """Take back the remaining messages, so that nobody can take them from here."""
+        left = list(self.messages)
+        self._size -= len(left)
+        return left

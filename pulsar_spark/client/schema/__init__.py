@@ -1,0 +1,1 @@
+"""Schemas of topics, and payloads as they are stored and shown."""

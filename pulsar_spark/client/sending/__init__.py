@@ -1,0 +1,1 @@
+"""Producers: from the arguments of ``send`` to publish commits and their receipts."""

@@ -1,0 +1,147 @@
+"""Leaves duplicates out of one producer's commits, if the topic is deduplicated (see protocol.deduplication).
+
+The log gives the highest sequence ids before each commit. If another process with the producer's name commits in
+between, nothing is committed, and the rest is judged again.
+"""
+
+from collections.abc import Iterator
+from itertools import repeat
+from typing import NamedTuple
+
+from pulsar_spark.client.sending.publish_rows import Entry, Outgoing
+from pulsar_spark.link.quota import BacklogQuota
+from pulsar_spark.protocol.policies.deduplication import (
+    Sent,
+    app_id,
+    are_new,
+    are_rising,
+    begun_after,
+    encoded_name,
+    prefix_since,
+)
+from pulsar_spark.protocol.topics.message_id import MessageId
+from pulsar_spark.storage.topics.sequence_ids import SequenceIds
+from pulsar_spark.storage.topics.topics import Topic
+
+
+class Judged(NamedTuple):
+    """The entries to store, judged by table version *known*, with these transactions. ``are_new`` flags each message,
+    None if all are new; ``begun`` are incomplete chunked messages by partition.
+    """
+
+    known: int
+    entries: list[Entry]
+    transactions: dict[str, int]
+    are_new: list[bool] | None
+    begun: dict[int, set[int]]
+
+
+class Deduplication:
+    """The deduplication of one producer; for one thread at a time."""
+
+    def __init__(self, topic: Topic, producer_name: str, quota: BacklogQuota, *, is_interleaved: bool = False):
+        self._topic, self._producer_name, self._quota = topic, producer_name, quota
+        self._is_interleaved = is_interleaved
+        self._since: int | None = None
+        self._ids: SequenceIds | None = None
+        self._begun: dict[int, set[int]] = {}
+
+    def highest(self, partitions: list[int]) -> int | None:
+        """The highest stored sequence id of the producer's name on any of *partitions*; None without one, or without
+        deduplication.
+        """
+        self._quota.look()
+        if not self._is_on():
+            return None
+        found = (self._ids.highest.get(self._app_id(partition)) for partition in partitions)
+        return max((each for each in found if each is not None), default=None)
+
+    def judge(self, entries: list[Entry]) -> Judged | None:
+        """The part of *entries* to store; None without deduplication."""
+        if not self._is_on():
+            return None
+        by_partition: dict[int, list[Outgoing]] = {}
+        for entry in entries:
+            by_partition.setdefault(entry.partition, []).extend(entry.messages)
+        transactions, begun, judged = {}, {}, {}
+        for partition, messages in by_partition.items():
+            name, before = self._app_id(partition), self._begun.get(partition, set())
+            highest = self._ids.highest.get(name)
+            if not before and are_rising([each.sequence_id for each in messages], highest) and not _chunks(messages):
+                transactions[name] = messages[-1].sequence_id
+                judged[partition] = repeat(True)
+                continue
+            sent = list(map(_sent, messages))
+            found = are_new(sent, highest, before, is_interleaved=self._is_interleaved)
+            stored = [each for each, is_new in zip(sent, found, strict=True) if is_new]
+            ended = [each.sequence_id for each in stored if each.ends]
+            if ended:
+                transactions[name] = max(ended) if highest is None else max(highest, *ended)
+            begun[partition], judged[partition] = begun_after(stored, before), iter(found)
+        if not begun:
+            return Judged(self._ids.version, entries, transactions, None, begun)
+        flags, left = [], []
+        for entry in entries:
+            of_entry = [next(judged[entry.partition]) for _ in entry.messages]
+            flags += of_entry
+            if all(of_entry):
+                left.append(entry)
+            elif any(of_entry):
+                kept = [message for message, is_new in zip(entry.messages, of_entry, strict=True) if is_new]
+                left.append(entry._replace(messages=kept))
+        return Judged(self._ids.version, left, transactions, flags, begun)
+
+    def stored(self, judged: Judged, version: int) -> None:
+        """Note that *judged* is committed."""
+        self._ids.committed(version, judged.transactions)
+        self._begun |= judged.begun
+
+    def must_share(self, taken: list[Entry], entry: Entry) -> bool:
+        """Must *entry* be in the same commit as those *taken*? Yes for interleaved key-based batches, which would
+        otherwise make each other duplicates.
+        """
+        if not self._is_interleaved or self._quota.deduplication_since() is None:
+            return False
+        lowest = min(message.sequence_id for message in entry.messages)
+        return any(message.sequence_id > lowest for each in taken for message in each.messages)
+
+    def _is_on(self) -> bool:
+        since = self._quota.deduplication_since()
+        if since != self._since:
+            self._since, self._ids, self._begun = since, None, {}
+        if since is None:
+            return False
+        if self._ids is None:
+            begins, ends = prefix_since(since), f"/{encoded_name(self._producer_name)}"
+            self._ids = SequenceIds(
+                self._topic.path,
+                lambda name: name.startswith(begins) and name.endswith(ends),
+                self._quota.inactivity_ms(),
+            )
+        self._ids.catch_up()
+        return True
+
+    def _app_id(self, partition: int) -> str:
+        return app_id(self._since, partition, self._producer_name)
+
+
+def ids_of(
+    entries: list[Entry], are_new: list[bool], stored: Iterator[MessageId]
+) -> Iterator[tuple[Outgoing, MessageId]]:
+    """Each message with its id: the next of *stored*, or one that names no entry."""
+    flags = iter(are_new)
+    for entry in entries:
+        for message in entry.messages:
+            yield message, next(stored) if next(flags) else MessageId(entry.partition)
+
+
+def _chunks(messages: list[Outgoing]) -> bool:
+    return any(message.columns and "chunk_id" in message.columns for message in messages)
+
+
+def _sent(message: Outgoing) -> Sent:
+    columns = message.columns
+    if not columns or "chunk_id" not in columns:
+        return Sent(message.sequence_id)
+    chunk_id = columns["chunk_id"]
+    return Sent(message.sequence_id, chunk_id == 0, chunk_id == columns["num_chunks_from_msg"] - 1)

@@ -1,0 +1,153 @@
+"""Rows of one publish commit: entries of any number of partitions as one Arrow table.
+
+Entry ids count from 0 within each partition. If any message has a key, rows have the sticky-key hash, so that
+rounds need not read keys.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulsar_spark.client.sending.send_outcomes import ChunkedSend
+from pulsar_spark.protocol.keys.sticky_key import sticky_key, sticky_key_hash
+from pulsar_spark.table_specs import MESSAGE_KEYS, MESSAGES
+
+
+class Outgoing(NamedTuple):
+    """A message on its way, or a chunk of one, as a tuple for speed. ``done`` gets the outcome (send_outcomes.answer);
+    times are ms since 1970; ``columns`` has further columns.
+    """
+
+    payload: bytes | memoryview | None
+    partition_key: str | None
+    ordering_key: str | None
+    properties: list[tuple[str, str]] | None
+    event_ms: int | None
+    deliver_at_ms: int | None
+    publish_ms: int
+    sequence_id: int
+    deadline: float
+    done: Callable | None
+    columns: dict[str, object] | None = None
+
+    def numbered(self, sequence_id: int) -> "Outgoing":
+        """A copy with this sequence id, faster than ``_replace``."""
+        return tuple.__new__(Outgoing, (*self[:_SEQUENCE_ID], sequence_id, *self[_SEQUENCE_ID + 1 :]))
+
+
+_SEQUENCE_ID = Outgoing._fields.index("sequence_id")
+
+
+class Entry(NamedTuple):
+    """One message, one batch or one chunk for one partition; chunks of a message share ``whole``."""
+
+    partition: int
+    messages: list[Outgoing]
+    whole: ChunkedSend | None = None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it is a chunk of a failed message."""
+        return self.whole is not None and self.whole.error is not None
+
+
+_EVERY_COLUMN = frozenset(MESSAGES.schema_at(1).names)
+"""The columns of every file. It has others only if they have values, because empty columns take time too."""
+
+
+class Places(NamedTuple):
+    """Where a commit puts its messages, in order; batch indexes are -1 outside a batch. The commit's version completes
+    the ids.
+    """
+
+    entry_ids: list[int]
+    batch_indexes: list[int]
+    partitions: list[int]
+
+    def of_commit(self, version: int) -> Iterator[tuple[int, int, int, int]]:
+        """The parts of the messages' ids, in order."""
+        return zip(itertools.repeat(version), *self)
+
+
+def publish_rows(
+    entries: list[Entry], publish_id: str, producer_name: str, schema_version: int | None = None
+) -> tuple[pa.Table, Places]:
+    """The rows of a publish commit, and the place of each row's message."""
+    next_entry_id: dict[int, Iterator[int]] = defaultdict(itertools.count)
+    sizes = np.array([len(entry.messages) for entry in entries])
+    of_entries = [(partition, next(next_entry_id[partition])) for partition, _, _ in entries]
+    partitions, entry_ids = np.repeat(np.array(of_entries), sizes, axis=0).T
+    batch_sizes, rows = np.repeat(sizes, sizes), int(sizes.sum())
+    indexes = np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    batch_indexes = np.where(batch_sizes == 1, -1, indexes)
+    messages = [message for entry in entries for message in entry.messages]
+
+    def said(name: str) -> list:
+        """One field of each message: field by field is fastest."""
+        at = Outgoing._fields.index(name)
+        return [message[at] for message in messages]
+
+    def column(name: str, values) -> pa.Array:
+        return pa.array(values, MESSAGES.schema.field(name).type)
+
+    keys = {name: said(name) for name in MESSAGE_KEYS}
+    given = {
+        "publish_id": pa.repeat(pa.scalar(publish_id), rows),
+        "entry_id": column("entry_id", entry_ids),
+        "batch_index": pa.array(batch_indexes, MESSAGES.schema.field("batch_index").type, mask=batch_indexes < 0),
+        "batch_size": column("batch_size", batch_sizes),
+        "partition": column("partition", partitions),
+        **{name: column(name, said(name)) for name in ("payload", "properties", "sequence_id")},
+        **{name: column(name, values) for name, values in keys.items()},
+        "event_time": _times(said("event_ms")),
+        "publish_time": _times(said("publish_ms")),
+        "deliver_at_time": _times(said("deliver_at_ms")),
+        "producer_name": pa.repeat(pa.scalar(producer_name), rows),
+    }
+    if schema_version is not None:
+        given["schema_version"] = pa.repeat(
+            pa.scalar(schema_version, MESSAGES.schema.field("schema_version").type), rows
+        )
+    if any(map(any, keys.values())):
+        given["sticky_key_hash"] = column("sticky_key_hash", _sticky_key_hashes(entries))
+    further = said("columns")
+    for name in set().union(*filter(None, further)):
+        given[name] = column(name, [each and each.get(name) for each in further])
+    written = pa.schema([field for field in MESSAGES.schema if field.name in given or field.name in _EVERY_COLUMN])
+    arrays = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in written]
+    places = Places(entry_ids.tolist(), batch_indexes.tolist(), partitions.tolist())
+    return pa.Table.from_arrays(arrays, schema=written), places
+
+
+def _sticky_key_hashes(entries: list[Entry]) -> list[int]:
+    """The sticky-key hash of each message: that of its entry's first message (2.22)."""
+    hashes: list[int] = []
+    known: dict[tuple[str | None, str | None], int] = {}
+    for _, messages, _ in entries:
+        keys = messages[0].partition_key, messages[0].ordering_key
+        if (found := known.get(keys)) is None:
+            partition_key, ordering_key = keys
+            key = sticky_key(partition_key, ordering_key=ordering_key and ordering_key.encode("utf-8"))
+            found = known[keys] = sticky_key_hash(key)
+        hashes += [found] * len(messages)
+    return hashes
+
+
+def unwritable_text(message: Outgoing) -> tuple[str, str] | tuple[None, None]:
+    """The name and value of a message's first text that is not valid UTF-8, such as half of a surrogate pair."""
+    texts = [("partition key", message.partition_key), ("ordering key", message.ordering_key)]
+    texts += [(f"property {name!r}", part) for name, value in message.properties or () for part in (name, value)]
+    for what, text in texts:
+        try:
+            (text or "").encode()
+        except UnicodeEncodeError:
+            return what, text
+    return None, None
+
+
+def _times(milliseconds: list[int | None]) -> pa.Array:
+    return pa.array(milliseconds, pa.timestamp("ms", tz="UTC")).cast(MESSAGES.schema.field("publish_time").type)

@@ -1,0 +1,302 @@
+"""Group commit: one thread per producer commits what arrived during its last commit.
+
+If an outcome is unclear, the same rows are written under the same publish id until the send timeout (see
+storage.sure_append), and only the first counts. A crash loses only messages whose callback was never called. If a
+callback raises, the thread ends with the usual traceback, and a new one continues.
+"""
+
+import logging
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pulsar_spark.client.sending.deduplication import Deduplication, Judged, ids_of
+from pulsar_spark.client.sending.publish_rows import Entry, Outgoing, publish_rows, unwritable_text
+from pulsar_spark.client.sending.send_outcomes import answer
+from pulsar_spark.errors import (
+    AlreadyClosed,
+    InvalidMessage,
+    PulsarSparkError,
+    RootAway,
+    Timeout,
+    TopicNotFound,
+    UnknownError,
+)
+from pulsar_spark.link.worker import Worker
+from pulsar_spark.protocol.topics.message_id import MessageId, SentMessageId
+from pulsar_spark.protocol.topics.numbering import publish_id
+from pulsar_spark.storage.delta.sure_append import SureAppend
+from pulsar_spark.storage.store.away import is_away, root_away
+from pulsar_spark.storage.topics.topics import Topic
+
+MAX_COMMIT_MESSAGES = 100_000
+MAX_COMMIT_BYTES = 64 * 1024 * 1024
+_RETRY_SECONDS = 0.2
+
+
+class PublishRules(NamedTuple):
+    """Rules for each publish of a producer: ``check()`` raises if it may publish no more; the deduplication; the
+    schema's version or None; the client's logger.
+    """
+
+    check: Callable[[], None]
+    deduplication: Deduplication
+    schema_version: int | None
+    logger: logging.Logger
+
+
+class Publisher(Worker):
+    """Publishes entries of one topic.
+
+    ``due(now)`` gives the batches whose delay has passed and the time of the next; ``settled(messages,
+    is_published)`` is called before, ``answered(count)`` after the callbacks.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        producer_name: str,
+        rules: PublishRules,
+        condition: threading.Condition,
+        due: Callable[[float], tuple[list[Entry], float | None]],
+        settled: Callable[[list[Outgoing], bool], None],
+        answered: Callable[[int], None],
+    ):
+        super().__init__(f"publisher-{producer_name}", condition)
+        self._topic = topic
+        self._producer_name = producer_name
+        self._due = due
+        self._settled = settled
+        self._answered = answered
+        self._deduplication, self._schema_version = rules.deduplication, rules.schema_version
+        self._queue: deque[Entry] = deque()
+        self._callbacks: deque[Iterator[tuple[object, PulsarSparkError | None, MessageId | None]]] = deque()
+        self._table = SureAppend(topic.path, "publish_id", rules.check)
+        self.grow(topic)
+        self._under_way: list[Entry] = []
+        self._logger, self._is_said = rules.logger, False
+        """Whether it has logged that the root is away."""
+        self._start()
+
+    def grow(self, topic: Topic) -> None:
+        """Use the topic's present partitions."""
+        self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
+
+    def put(self, entries: list[Entry]) -> None:
+        """Queue entries; the caller holds the condition and notifies."""
+        self._queue.extend(entries)
+
+    def abandon(self) -> None:
+        """Fail what is not being written, and end."""
+        with self._condition:
+            self._is_stopping = True
+            left = list(self._queue)
+            self._queue.clear()
+            self._condition.notify_all()
+        error = AlreadyClosed(f"producer {self._producer_name!r} was closed before the message was published")
+        for entry in left:
+            self._settled(entry.messages, False)
+            for message in entry.messages:
+                answer(message.done, error, None)
+            self._answered(len(entry.messages))
+
+    def _run(self) -> None:
+        is_done = False
+        try:
+            self._call_back()
+            while (entries := self._wait_for_entries()) is not None:
+                self._under_way = entries
+                self._publish(entries)
+                self._under_way = []
+                self._call_back()
+            is_done = True
+        finally:
+            if not is_done:
+                self._fail(
+                    self._under_way,
+                    UnknownError(
+                        "the message could not be converted to a row: see the traceback of the publisher's thread"
+                    ),
+                )
+                self._under_way = []
+                self._start()
+
+    def _wait_for_entries(self) -> list[Entry] | None:
+        with self._condition:
+            while True:
+                ready, wake_at = self._due(time.monotonic())
+                self._queue.extend(ready)
+                if self._queue:
+                    return self._take()
+                if self._is_stopping:
+                    return None
+                self._condition.wait(None if wake_at is None else max(0.0, wake_at - time.monotonic()))
+
+    def _take(self) -> list[Entry]:
+        taken, messages, size = [], 0, 0
+        while self._queue:
+            is_full = messages >= MAX_COMMIT_MESSAGES or size >= MAX_COMMIT_BYTES
+            if is_full and not self._deduplication.must_share(taken, self._queue[0]):
+                break
+            entry = self._queue.popleft()
+            taken.append(entry)
+            messages += len(entry.messages)
+            size += sum(map(_size, entry.messages))
+        return taken
+
+    def _publish(self, entries: list[Entry]) -> None:
+        """Commit entries within their deadline; drop the remaining chunks of failed messages."""
+        for entry in (entry for entry in entries if entry.is_given_up):
+            self._fail([entry], entry.whole.error)
+        entries = [entry for entry in entries if not entry.is_given_up]
+        if not entries:
+            return
+        now = time.monotonic()
+        late = [entry for entry in entries if entry.messages[0].deadline <= now]
+        if late:
+            self._fail(
+                late,
+                Timeout(
+                    "the send timeout passed before the message could be written: give a longer send_timeout_millis"
+                ),
+            )
+            entries = [entry for entry in entries if entry.messages[0].deadline > now]
+            if not entries:
+                return
+        try:
+            try:
+                answers = self._store(entries)
+            except UnicodeEncodeError:
+                entries = self._refuse_unwritable(entries)
+                if not entries:
+                    return
+                answers = self._store(entries)
+        except PulsarSparkError as error:
+            self._fail(entries, error)
+            return
+        self._callbacks.append(answers)
+        self._settled([message for entry in entries for message in entry.messages], True)
+
+    def _store(self, entries: list[Entry]) -> Iterator[tuple[object, None, MessageId]]:
+        """Commit the entries without duplicates; return the arguments of the callbacks lazily, because making all ids
+        at once is slow.
+        """
+        identity = publish_id(time.time_ns() // 1_000_000, secrets.randbits(74))
+        deadline, judged = max(entry.messages[-1].deadline for entry in entries), None
+        while True:
+            if (judged := self._judge(entries, deadline)) is not None and not judged.entries:
+                return ((message.done, None, each) for message, each in ids_of(entries, judged.are_new, iter(())))
+            stored = entries if judged is None else judged.entries
+            rows, places = publish_rows(stored, identity, self._producer_name, self._schema_version)
+            version = self._commit(rows, deadline, judged)
+            if version is not None:
+                break
+        names = self._topic_names
+        if judged is None or judged.are_new is None:
+            messages = [message for entry in entries for message in entry.messages]
+            return (
+                (
+                    message.done,
+                    None,
+                    None
+                    if message.done is None  # not "if not": a callable may be false
+                    else SentMessageId(place, names[place[-1]]),
+                )
+                for message, place in zip(messages, places.of_commit(version), strict=True)
+            )
+        ids = (SentMessageId(place, names[place[-1]]) for place in places.of_commit(version))
+        return ((message.done, None, each) for message, each in ids_of(entries, judged.are_new, ids))
+
+    def _judge(self, entries: list[Entry], deadline: float) -> Judged | None:
+        """The part of *entries* to store; None without deduplication."""
+        while True:
+            try:
+                return self._deduplication.judge(entries)
+            except FileNotFoundError as gone:
+                if not is_away(self._topic.path):
+                    raise self._is_gone() from gone
+                self._wait(root_away(self._topic.path), deadline)
+            except OSError as unclear:
+                self._wait(unclear, deadline)
+
+    def _refuse_unwritable(self, entries: list[Entry]) -> list[Entry]:
+        """Fail the messages with a text that cannot be encoded; return the remaining entries."""
+        left = []
+        for entry in entries:
+            written = []
+            for message in entry.messages:
+                name, text = unwritable_text(message)
+                if name is None:
+                    written.append(message)
+                else:
+                    self._fail(
+                        [entry._replace(messages=[message])],
+                        InvalidMessage(
+                            f"{name} {text!r:.80} cannot be encoded as UTF-8: it contains half of a surrogate "
+                            "pair; send it as bytes in the payload"
+                        ),
+                    )
+            if written:
+                left.append(entry._replace(messages=written))
+        return left
+
+    def _commit(self, rows: pa.Table, deadline: float, judged: Judged | None) -> int | None:
+        """The version that has *rows*, written again under the same id while the outcome is unclear; None if other
+        commits of the producer's name require a new judgement.
+        """
+        wait = partial(self._wait, deadline=deadline)
+        try:
+            if judged is None:
+                version = self._table.append(rows, wait)
+                self._is_said = False
+                return version
+            version = self._table.append_behind(judged.known, rows, judged.transactions, wait)
+        except FileNotFoundError as gone:
+            raise self._is_gone() from gone
+        self._is_said = False
+        if version is not None:
+            self._deduplication.stored(judged, version)
+        return version
+
+    def _wait(self, unclear: Exception, deadline: float) -> None:
+        """Wait before another try; :class:`Timeout` after the deadline."""
+        if time.monotonic() + _RETRY_SECONDS > deadline:
+            raise Timeout(
+                f"topic {str(self._topic.name)!r} could not be written before the send timeout: {unclear}"
+            ) from unclear
+        if isinstance(unclear, RootAway) and not self._is_said:
+            self._is_said = True
+            self._logger.warning("producer %r waits, until the send timeout: %s", self._producer_name, unclear)
+        with self._condition:
+            self._condition.wait(_RETRY_SECONDS)
+
+    def _is_gone(self) -> TopicNotFound:
+        return TopicNotFound(f"topic {str(self._topic.name)!r} was deleted: create it and its producers again")
+
+    def _fail(self, entries: list[Entry], error: PulsarSparkError) -> None:
+        messages = [message for entry in entries for message in entry.messages]
+        self._callbacks.append((message.done, error, None) for message in messages)
+        self._settled(messages, False)
+
+    def _call_back(self) -> None:
+        callbacks, called = self._callbacks, 0
+        try:
+            while callbacks:
+                for done, error, message_id in callbacks[0]:
+                    called += 1
+                    if done is not None:
+                        answer(done, error, message_id)
+                callbacks.popleft()
+        finally:
+            self._answered(called)
+
+
+def _size(message: Outgoing) -> int:
+    """The approximate size of a message in a commit, keys included."""
+    return len(message.payload or b"") + len(message.partition_key or "") + len(message.ordering_key or "")

@@ -1,0 +1,83 @@
+"""Receivers of a send's outcome: a waiting call, a message's chunks, or an application's callback, unwrapped for
+speed.
+"""
+
+import threading
+from collections.abc import Callable
+
+from pulsar_spark.client.model.enums import Result, result_of
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout
+from pulsar_spark.link import interrupts
+from pulsar_spark.protocol.topics.message_id import MessageId
+
+_OK = Result.Ok
+"""Cached, because looking up a member of an enumeration is slow."""
+
+
+class Answered:
+    """Called with (error, message id), one of them None."""
+
+    __slots__ = ()
+
+
+def answer(done: "Answered | Callable | None", error: PulsarSparkError | None, message_id: MessageId | None) -> None:
+    """Pass the outcome to *done*; an application's callback gets the ``pulsar`` package's arguments."""
+    if isinstance(done, Answered):
+        done(error, message_id)
+    elif done is not None:
+        done(_OK if error is None else result_of(error), message_id)
+
+
+class Outcome(Answered):
+    """The outcome of a blocking send."""
+
+    __slots__ = ("_event", "_error", "_message_id")
+
+    def __init__(self):
+        self._event = threading.Event()
+        self._error = self._message_id = None
+
+    def __call__(self, error: PulsarSparkError | None, message_id: MessageId | None) -> None:
+        self._error, self._message_id = error, message_id
+        self._event.set()
+
+    def result(self, timeout: float) -> MessageId:
+        if not interrupts.until(self._event.wait, min(timeout + 1, threading.TIMEOUT_MAX)):
+            raise Timeout("the message was not published within the send timeout; it may still be")
+        if isinstance(self._error, AlreadyClosed):
+            interrupts.stay_to_the_end()
+        if self._error is not None:
+            raise self._error
+        return self._message_id
+
+
+class ChunkedSend(Answered):
+    """The shared outcome of a message's *chunks*: calls *done* once, at the first error, or after the last chunk with
+    the message's id (1.7).
+    """
+
+    __slots__ = ("_done", "_left", "_first", "_lock", "error")
+
+    def __init__(self, done: Callable, chunks: int):
+        self._done, self._left = done, chunks
+        self._first: MessageId | None = None
+        self._lock = threading.Lock()
+        self.error: PulsarSparkError | None = None
+
+    def __call__(self, error: PulsarSparkError | None, message_id: MessageId | None) -> None:
+        with self._lock:
+            if self.error is not None or not self._left:
+                return
+            self.error = error
+            self._first = self._first or message_id
+            self._left -= 1
+            if error is None and self._left:
+                return
+        if error is None and message_id.ledger_id() >= 0:  # a duplicate has no stored chunk
+            message_id = message_id.of_chunks(self._first)
+        answer(self._done, error, message_id if error is None else None)
+
+    def give_up(self) -> None:
+        """Ctrl-C interrupted queueing the chunks: send no more, and call nobody."""
+        with self._lock:
+            self.error = self.error or AlreadyClosed("Ctrl-C stopped the send before the whole message was queued")

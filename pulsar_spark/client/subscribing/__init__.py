@@ -1,0 +1,1 @@
+"""Consumers and their subscriptions: settings, topics followed, moves of the cursor, and letters asked for."""

@@ -1,0 +1,249 @@
+"""The checked arguments of ``subscribe``, and the properties sent to the broker."""
+
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pulsar_spark.client.acks.acknowledgement_tracker import Grouping
+from pulsar_spark.client.arguments import check_given, check_kept_properties, check_type, check_type_or_none
+from pulsar_spark.client.model.enums import ConsumerType, InitialPosition
+from pulsar_spark.client.model.policies import (
+    DEFAULT_BATCH_RECEIVE,
+    ConsumerBatchReceivePolicy,
+    ConsumerDeadLetterPolicy,
+    ConsumerKeySharedPolicy,
+)
+from pulsar_spark.client.schema.payloads import PayloadOpener
+from pulsar_spark.errors import InvalidConfiguration, named
+from pulsar_spark.protocol.chunks.chunking import AUTO_ACK_OLDEST, EXPIRE_TIME_MS, MAX_PENDING
+from pulsar_spark.protocol.policies.compaction import IS_READ_COMPACTED, reads_compacted_refusal
+from pulsar_spark.protocol.redelivery.letters import DEFAULT_MAX_REDELIVER_COUNT
+from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.protocol.topics.topic_name import check_own_name, check_subscription, parse_topic_name
+from pulsar_spark.schema import Schema
+
+MIN_UNACKED_TIMEOUT_MS = 10_000
+DEAD_LETTER_UNACKED_TIMEOUT_MS = 30_000
+"""The default timeout of a consumer with a dead letter policy (0.6)."""
+GROWS_FROM = 1000
+"""The (default) receiver queue size from which on a queue grows (protocol.permits)."""
+
+
+class ChunkLimits(NamedTuple):
+    """Limits for incomplete chunked messages (semantics 1.9, 1.14, 1.15): number (0 or less: any), whether the oldest
+    above it is acknowledged, and lifetime in ms (0: unlimited).
+    """
+
+    max_pending_chunked_message: int = 10
+    auto_ack_oldest_chunked_message_on_queue_full: bool = False
+    expire_time_of_incomplete_chunked_message_ms: int = 60_000
+
+    def request_properties(self) -> dict[str, str]:
+        """The limits as properties of the subscribe request; the broker applies them."""
+        return {
+            MAX_PENDING: str(self.max_pending_chunked_message),
+            AUTO_ACK_OLDEST: str(self.auto_ack_oldest_chunked_message_on_queue_full).lower(),
+            EXPIRE_TIME_MS: str(self.expire_time_of_incomplete_chunked_message_ms),
+        }
+
+
+class ConsumerSettings(NamedTuple):
+    """One consumer's settings. ``unacked_timeout_ms`` 0 means no timeout."""
+
+    subscription_name: str
+    consumer_type: ConsumerType
+    schema: Schema
+    message_listener: Callable | None
+    receiver_queue_size: int
+    max_total_receiver_queue_size_across_partitions: int
+    consumer_name: str
+    unacked_timeout_ms: int
+    negative_ack_redelivery_delay_ms: int
+    properties: dict[str, str]
+    initial_position: InitialPosition
+    start_message_id_inclusive: bool
+    batch_receive_policy: ConsumerBatchReceivePolicy
+    key_shared_policy: ConsumerKeySharedPolicy | None
+    dead_letter_policy: ConsumerDeadLetterPolicy | None
+    retry_enable: bool
+    priority_level: int
+    negative_ack_redelivery_backoff: MultiplierRedeliveryBackoff | None
+    ack_timeout_redelivery_backoff: MultiplierRedeliveryBackoff | None
+    grouping: Grouping
+    opener: PayloadOpener
+    chunk_limits: ChunkLimits
+    is_read_compacted: bool
+
+    @property
+    def is_single_active(self) -> bool:
+        """Whether one consumer at a time receives."""
+        return self.consumer_type in (ConsumerType.Exclusive, ConsumerType.Failover)
+
+    @property
+    def keeps_key_order(self) -> bool:
+        """Whether messages of a key stay in order across consumers."""
+        policy = self.key_shared_policy
+        return self.consumer_type is ConsumerType.KeyShared and not (policy and policy.allow_out_of_order_delivery)
+
+    def queue_size(self, partitions: int) -> int:
+        """The receiver queue size per partition; InvalidConfiguration for 0 on several partitions."""
+        if not self.receiver_queue_size and partitions > 1:
+            raise InvalidConfiguration("receiver_queue_size=0 works on one topic without partitions only")
+        share = (
+            self.max_total_receiver_queue_size_across_partitions // partitions
+            if partitions > 1
+            else self.receiver_queue_size
+        )
+        return min(self.receiver_queue_size, max(1, share)) if self.receiver_queue_size else 0
+
+    def largest_queue(self, partitions: int) -> int:
+        """The size to which each partition's queue may grow: three quarters of its share, so that unacknowledged
+        messages fit the default limit of 50,000; 0 (it does not grow) below :data:`GROWS_FROM`.
+        """
+        if self.receiver_queue_size < GROWS_FROM:
+            return 0
+        return 3 * self.max_total_receiver_queue_size_across_partitions // 4 // partitions
+
+    def request_properties(self, lease_ms: int) -> dict[str, str]:
+        """The properties of the subscribe request; the application's own get the prefix ``property.``."""
+        given = {
+            "consumer_name": self.consumer_name,
+            "subscription_type": self.consumer_type.name,
+            "priority_level": str(self.priority_level),
+            "initial_position": self.initial_position.name,
+            "lease_ms": str(lease_ms),
+            **self.chunk_limits.request_properties(),
+            **{f"property.{name}": value for name, value in self.properties.items()},
+        }
+        if self.key_shared_policy is not None:
+            given.update(self.key_shared_policy.request_properties())
+        if self.dead_letter_policy is not None:
+            given.update(self.dead_letter_policy.request_properties())
+        if self.retry_enable:
+            given["retry_enable"] = "true"
+        if self.is_read_compacted:
+            given[IS_READ_COMPACTED] = "true"
+        return given
+
+
+def check_consumer_settings(
+    *,
+    subscription_name,
+    consumer_type,
+    schema,
+    message_listener,
+    receiver_queue_size,
+    max_total_receiver_queue_size_across_partitions,
+    consumer_name,
+    unacked_messages_timeout_ms,
+    negative_ack_redelivery_delay_ms,
+    properties,
+    initial_position,
+    start_message_id_inclusive,
+    batch_receive_policy,
+    key_shared_policy,
+    batch_index_ack_enabled,
+    dead_letter_policy,
+    retry_enable,
+    priority_level,
+    negative_ack_redelivery_backoff,
+    ack_timeout_redelivery_backoff,
+    ack_group_time_ms,
+    max_ack_group_size,
+    ack_receipt_enabled,
+    crypto_key_reader,
+    crypto_failure_action,
+    max_pending_chunked_message,
+    auto_ack_oldest_chunked_message_on_queue_full,
+    expire_time_of_incomplete_chunked_message_ms,
+    is_read_compacted,
+) -> ConsumerSettings:
+    """Check and collect the settings; ValueError for a wrong type or number, :class:`InvalidConfiguration` for an
+    invalid name.
+    """
+    check_type(str, subscription_name, "subscription_name")
+    check_type(ConsumerType, consumer_type, "consumer_type")
+    check_type(Schema, schema, "schema")
+    if message_listener is not None and not callable(message_listener):
+        raise ValueError("argument message_listener: a function expected")
+    _check_count(receiver_queue_size, "receiver_queue_size")
+    _check_count(max_total_receiver_queue_size_across_partitions, "max_total_receiver_queue_size_across_partitions")
+    check_type_or_none(str, consumer_name, "consumer_name")
+    check_type_or_none(int, unacked_messages_timeout_ms, "unacked_messages_timeout_ms")
+    if unacked_messages_timeout_ms and unacked_messages_timeout_ms < MIN_UNACKED_TIMEOUT_MS:
+        raise ValueError(
+            f"unacked_messages_timeout_ms {unacked_messages_timeout_ms}: give at least {MIN_UNACKED_TIMEOUT_MS}, "
+            "or 0 for no timeout"
+        )
+    _check_count(negative_ack_redelivery_delay_ms, "negative_ack_redelivery_delay_ms")
+    check_kept_properties(properties)
+    check_type(InitialPosition, initial_position, "initial_position")
+    check_type(bool, start_message_id_inclusive, "start_message_id_inclusive")
+    check_type_or_none(ConsumerBatchReceivePolicy, batch_receive_policy, "batch_receive_policy")
+    check_type_or_none(ConsumerKeySharedPolicy, key_shared_policy, "key_shared_policy")
+    check_type(bool, batch_index_ack_enabled, "batch_index_ack_enabled")
+    check_type_or_none(ConsumerDeadLetterPolicy, dead_letter_policy, "dead_letter_policy")
+    check_type(bool, retry_enable, "retry_enable")
+    _check_count(priority_level, "priority_level")
+    check_type_or_none(MultiplierRedeliveryBackoff, negative_ack_redelivery_backoff, "negative_ack_redelivery_backoff")
+    check_type_or_none(MultiplierRedeliveryBackoff, ack_timeout_redelivery_backoff, "ack_timeout_redelivery_backoff")
+    _check_count(ack_group_time_ms, "ack_group_time_ms")
+    _check_count(max_ack_group_size, "max_ack_group_size")
+    check_type(bool, ack_receipt_enabled, "ack_receipt_enabled")
+    check_type(bool, is_read_compacted, "is_read_compacted")
+    if is_read_compacted and (refused := reads_compacted_refusal(consumer_type.name)):
+        raise named(refused[0])(refused[1])
+    check_type(int, max_pending_chunked_message, "max_pending_chunked_message")
+    check_type(bool, auto_ack_oldest_chunked_message_on_queue_full, "auto_ack_oldest_chunked_message_on_queue_full")
+    _check_count(expire_time_of_incomplete_chunked_message_ms, "expire_time_of_incomplete_chunked_message_ms")
+    check_given(check_subscription, subscription_name)
+    if consumer_name:
+        check_given(check_own_name, "consumer", consumer_name)
+    if dead_letter_policy is not None:
+        _check_letter_names(dead_letter_policy)
+        if unacked_messages_timeout_ms is None:
+            unacked_messages_timeout_ms = DEAD_LETTER_UNACKED_TIMEOUT_MS
+    elif retry_enable:
+        dead_letter_policy = ConsumerDeadLetterPolicy(DEFAULT_MAX_REDELIVER_COUNT)
+    return ConsumerSettings(
+        subscription_name,
+        consumer_type,
+        schema,
+        message_listener,
+        receiver_queue_size,
+        max_total_receiver_queue_size_across_partitions,
+        consumer_name or uuid.uuid4().hex[:10],
+        unacked_messages_timeout_ms or 0,
+        negative_ack_redelivery_delay_ms,
+        properties or {},
+        initial_position,
+        start_message_id_inclusive,
+        batch_receive_policy or DEFAULT_BATCH_RECEIVE,
+        key_shared_policy,
+        dead_letter_policy,
+        retry_enable,
+        priority_level,
+        negative_ack_redelivery_backoff,
+        ack_timeout_redelivery_backoff,
+        Grouping(ack_group_time_ms, max_ack_group_size, batch_index_ack_enabled, ack_receipt_enabled),
+        PayloadOpener(crypto_key_reader, crypto_failure_action),
+        ChunkLimits(
+            max_pending_chunked_message,
+            auto_ack_oldest_chunked_message_on_queue_full,
+            expire_time_of_incomplete_chunked_message_ms,
+        ),
+        is_read_compacted,
+    )
+
+
+def _check_letter_names(policy: ConsumerDeadLetterPolicy) -> None:
+    for name in filter(None, (policy.dead_letter_topic, policy.retry_letter_topic)):
+        parse_topic_name(name)
+    if policy.initial_subscription_name:
+        check_given(check_subscription, policy.initial_subscription_name, "initial subscription")
+
+
+def _check_count(value: object, name: str) -> None:
+    check_type(int, value, name)
+    if value < 0:
+        raise ValueError(f"argument {name}: {value} is below 0")

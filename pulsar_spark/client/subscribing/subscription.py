@@ -1,0 +1,380 @@
+"""One consumer on one topic partition: deliveries in, permits and acknowledgements out.
+
+A seek, a redelivery of everything, a lost connection or turn (Failover) starts a new *generation* and drops what
+was queued; so does an earlier delivery on Exclusive and Failover (2.12). On Shared a redelivered entry replaces its
+queued one (4.13). Shrinking the queue gives back its tail and later deliveries, so order holds. Messages above the
+limit of the dead letter policy are given back unseen (4.26).
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+from deltalake.exceptions import DeltaError
+
+from pulsar_spark.client.acks.acknowledgement_tracker import AcknowledgementTracker, Grouping
+from pulsar_spark.client.model.message import Message
+from pulsar_spark.client.receiving.compacted_out import CompactedOut
+from pulsar_spark.client.receiving.delivery import Delivery
+from pulsar_spark.client.receiving.handing_out import HandingOut
+from pulsar_spark.client.receiving.key_order import KeyOrder, UnderWay
+from pulsar_spark.client.receiving.ready import Ready
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, ServiceUnitNotReady, TopicNotFound
+from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.inbox import Reply
+from pulsar_spark.protocol.acknowledgement.cursor import SINCE_ROUND
+from pulsar_spark.protocol.redelivery.letters import is_too_often
+from pulsar_spark.protocol.subscriptions.permits import Permits
+from pulsar_spark.storage.compaction.compacted_entries import CompactedEntries
+from pulsar_spark.storage.topics.topics import Topic, read_topic
+
+_RECONNECT_SECONDS = 1.0
+_WATCH_SECONDS = 1.0
+
+
+class PartitionSubscription(HandingOut):
+    """Made and owned by a consumer; its receiver takes the deliveries."""
+
+    def __init__(
+        self,
+        consumer,
+        topic: Topic,
+        partition: int,
+        queue_size: int,
+        largest_queue: int,
+        request: dict,
+        grouping: Grouping,
+        *,
+        is_single_active: bool,
+        keeps_key_order: bool,
+        asks_along: bool,
+        max_redeliver_count: int | None,
+    ):
+        self._consumer = consumer
+        self._channel: Channel = consumer._channel.of(str(topic.name))
+        self._request = request
+        self.topic = topic
+        self.partition = partition
+        self.topic_name = str(topic.name.partition(partition))
+        self._permits = Permits(queue_size, largest_queue)
+        self.schema, self.ledgers, self.entries = consumer._schema, consumer._ledgers.of(topic), consumer._entries
+        self.chunks = consumer._client._entries
+        """Reads the chunks of messages, which are the topic's own: one may have begun before a compaction."""
+        is_read_compacted = isinstance(self.entries, CompactedEntries)
+        self.compacted_out = CompactedOut(self, self.entries) if is_read_compacted else None
+        self._label = (
+            f"subscription {consumer.subscription_name()!r} of {self.topic_name!r}, "
+            f"consumer {consumer.consumer_name()!r}"
+        )
+        self.generation = 0
+        self.lock = threading.Lock()
+        self.key_order = KeyOrder() if keeps_key_order else None
+        self.wants_due_first = not keeps_key_order
+        self.tracker = AcknowledgementTracker(
+            self._channel, self.lock, self.row, grouping, self._flow_along if asks_along else list, self.key_order
+        )
+        self._is_timed = consumer._unacked is not None
+        if not self._is_timed and not grouping.is_immediate:
+            self.tracker.pending.owner = consumer
+        self._is_single_active = is_single_active
+        self._max_redeliver_count = max_redeliver_count
+        self.error: PulsarSparkError | None = None
+        self._refused: type[PulsarSparkError] | None = None
+        self.is_connected = self._was_let_go = False
+        self.is_active: bool | None = None
+        self._queued = 0
+        self._is_watched = False
+        self._stale: UnderWay | None = None
+        """The request after which deliveries of rounds that had not read it are dropped."""
+        self.taken = -1, -1
+        """The last round from which something was taken from the queue, and the last place of it that was taken."""
+        self._last_delivered = -1
+        self._newest: dict[int, Delivery] = {}
+        self._newest_of_lanes: list[Delivery] = []
+        self._ready, self._looked_at_again = Ready([]), []
+        self._start_after: tuple[int, int] | None = None
+        self._next_start_after: tuple[int, int] | None = None
+
+    def row(self, kind: str, **columns) -> dict:
+        """A request row for this consumer and partition."""
+        return self._channel.make(
+            kind,
+            consumer_id=self._consumer._consumer_id,
+            topic=str(self.topic.name),
+            partition=self.partition,
+            subscription=self._consumer.subscription_name(),
+            **columns,
+        )
+
+    def subscribe_row(self) -> dict:
+        """The request that connects it."""
+        return self.row("subscribe", properties=self._request)
+
+    def connected(self) -> None:
+        """The broker knows the consumer now: request a queue full, from another broker if the topic changed its
+        bundle.
+        """
+        self._follow_topic()
+        with self.lock:
+            self.is_connected, self._refused = True, None
+            permits = self._permits.connect()
+        self._flow(permits)
+
+    def joined(self) -> None:
+        """The broker accepted the first request. If it has disconnected the consumer meanwhile, reconnecting requests
+        the permits.
+        """
+        if not self._was_let_go:
+            self.connected()
+
+    def want_one(self) -> None:
+        """A call waits for a message, and there is no queue (size 0)."""
+        with self.lock:
+            permits = 0 if self._queued else self._permits.want_one()
+        self._flow(permits)
+
+    def _flow(self, permits: int) -> None:
+        """Request permits at once, lest the queue run empty. There are at most two such requests a round, each for
+        half a queue.
+        """
+        if permits > 0:
+            self._channel.submit([self.row("flow", permits=permits)], is_urgent=True)
+
+    def _flow_along(self) -> list[dict]:
+        """Permits to request with other rows that are sent."""
+        with self.lock:
+            permits = self._count_taken()
+            permits += self._permits.along()
+        return [self.row("flow", permits=permits)] if permits > 0 else []
+
+    def seek_row(self, properties: dict[str, str], start_after: tuple[int, int] | None) -> dict:
+        """The request that moves the cursor; indexes below ``start_after[1]`` of the entry at ``start_after[0]`` are
+        hidden afterwards.
+        """
+        with self.lock:
+            self._next_start_after = start_after
+        return self.row("seek", properties=properties)
+
+    def end_seek(self) -> None:
+        """The seek ended: later resets come from others."""
+        with self.lock:
+            self._next_start_after = None
+
+    def redeliver_all(self) -> tuple[dict, Callable[[int], None]]:
+        """The request to redeliver everything unacknowledged, and the function to call with its version."""
+        stale = UnderWay()
+        self._drop_queued(stale)
+        return self.row("redeliver_all"), stale.committed
+
+    def give_back(self, positions: set[int], delay_ms: int, message: Message | None = None) -> None:
+        """Give back entries, or the entry of a *message*. Where order is kept, later ones of their keys wait."""
+        if self.key_order is None:
+            self.tracker.give_back(positions, delay_ms)
+        else:
+            self.tracker.give_back(positions, delay_ms, message and message._in_line())
+            self.look_again()
+
+    def _drop_queued(self, stale: UnderWay | None = None) -> None:
+        with self.lock:
+            self._stale = stale or self._stale
+            permits = self._count_taken()
+            dropped = self._queued
+            self._forget_queued()
+            permits += self._permits.drop(dropped)
+        self._flow(permits)
+
+    def _forget_queued(self) -> None:
+        """Drop what was sent so far. The caller holds the lock."""
+        self.generation += 1
+        self._queued = 0
+        self._newest.clear()
+        self._newest_of_lanes.clear()
+        self._ready.take_back()
+        self._looked_at_again.clear()
+
+    def on_reset(self) -> None:
+        with self.lock:
+            self._restart()
+            self.tracker.forget()
+            self._start_after, self._next_start_after = self._next_start_after, None
+            permits = self._permits.connect()
+        self._consumer._forget_unacked(self)
+        self._flow(permits)
+
+    def _restart(self) -> None:
+        self._forget_queued()
+        self._last_delivered = -1
+
+    def on_removed(self, text: str | None) -> None:
+        if text in ("unsubscribed", "deleted"):
+            self._consumer._lose(
+                self,
+                AlreadyClosed(f"subscription {self._consumer.subscription_name()!r} of {self.topic_name!r} was {text}"),
+            )
+            return
+        if text == "closed" and not self.is_connected:
+            return  # removed by the channel during an outage: it resubscribes already
+        with self.lock:
+            acknowledged = self.tracker.take_acknowledgements()
+            self.tracker.forget_given_back()
+            self._restart()
+            self._stale = None
+            self.is_connected, self._was_let_go = False, True
+        self._consumer._forget_unacked(self)
+        self._follow_topic()
+        self._channel.logger.warning(
+            "%s: the broker no longer knows the consumer (%s): it subscribes again", self._label, text
+        )
+        self._channel.submit(acknowledged)
+        self._reconnect()
+
+    def _reconnect(self) -> None:
+        if self._consumer._receiver.is_closed or self.error is not None:
+            return
+        self._follow_topic()
+        row = self.subscribe_row()
+        self._channel.submit([row], replied={row["request_id"]: self._reconnected})
+
+    def _follow_topic(self) -> None:
+        """Switch to the broker of the topic's present bundle."""
+        name, consumer = str(self.topic.name), self._consumer
+        channel = consumer._channel.follow(name)
+        if channel is not self._channel:
+            consumer._channel.detach(consumer._consumer_id, name, self.partition)
+            self._channel, self.ledgers = channel, consumer._ledgers.of(self.topic)
+            self.tracker.turn_to(channel)
+            channel.attach(consumer._consumer_id, name, self.partition, self)
+
+    def _reconnected(self, reply: Reply) -> None:
+        if self._consumer._receiver.is_closed or self.error is not None:
+            return
+        if isinstance(reply.error, TopicNotFound) or reply.error is None and self._is_made_anew():
+            self._channel.submit([self.row("close")])
+            self.on_removed("deleted")
+        elif reply.error is None:
+            self.connected()
+            self._channel.logger.info("%s: subscribed again", self._label)
+        else:
+            if type(reply.error) is not self._refused:
+                self._refused = type(reply.error)
+                self._channel.logger.log(
+                    logging.INFO if isinstance(reply.error, ServiceUnitNotReady) else logging.WARNING,
+                    "%s: could not subscribe again, next try in a second: %s: %s",
+                    self._label,
+                    type(reply.error).__name__,
+                    reply.error,
+                )
+            self._channel.call_later(_RECONNECT_SECONDS, self._reconnect)
+
+    def _is_made_anew(self) -> bool:
+        """Whether the topic was deleted and made again under its name; False if it cannot be read."""
+        try:
+            return read_topic(self._consumer._client._layout, self.topic.name).topic_id != self.topic.topic_id
+        except (PulsarSparkError, OSError, DeltaError):
+            return False
+
+    def on_active(self, is_active: bool) -> None:
+        if self.is_active and not is_active:
+            self._drop_queued()
+        self.is_active = is_active
+
+    def on_delivery(self, row: dict, requests_version: int) -> None:
+        if not self.is_connected:
+            return  # dealt before the broker disconnected it, and thereby returned
+        if self._is_single_active and row["first"] <= self._last_delivered:
+            self._drop_queued()
+            self._consumer._forget_unacked(self)
+        self._last_delivered = row["last"]
+        for part in self._parts(row):
+            self._arrive(part, requests_version)
+        self._watch_queue()
+
+    def _parts(self, row: dict) -> Iterator[dict]:
+        """Split a delivery into parts of at most the requested queue size, so that a larger queue can give some back;
+        not if entries need not be adjacent.
+        """
+        is_whole = self._is_single_active or self._permits.most == self._permits.least
+        if is_whole or row["lane_hashes"] or row["positions"] is not None or row["chunks"]:
+            yield row
+            return
+        entries = max(1, self._permits.least // (row["batch_size"] or 1))
+        for first in range(row["first"], row["last"] + 1, entries):
+            yield row | {"first": first, "last": min(first + entries - 1, row["last"])}
+
+    def _arrive(self, row: dict, requests_version: int) -> None:
+        with self.lock:
+            delivery = Delivery(self, row, self.generation, -1 if self.key_order is None else requests_version)
+            is_stale = self._stale is not None and self._stale.version > requests_version
+            is_dead = not is_stale and is_too_often(delivery.redelivery_count, self._max_redeliver_count or 0)
+            is_shown = not (is_stale or is_dead)
+            permits = self._count_taken()
+            permits += self._permits.arrive(delivery.messages, round_number=row["delivery_round"], queued=self._queued)
+            if is_shown:
+                self._queued += delivery.messages
+                if delivery.redelivery_count and not self._is_single_active:
+                    self._comes_again(delivery)
+            else:
+                permits += self._permits.refuse(delivery.messages)
+        if is_shown:
+            self._consumer._receiver.arrive(delivery)
+        elif is_dead and delivery.positions is None:
+            delivery.is_dead = True
+            self._consumer._receiver.arrive(delivery)  # the reading thread returns it, once its positions are known
+        elif is_dead:
+            self.tracker.let_die(set(map(int, delivery.positions)))
+        self._flow(permits)
+
+    def _watch_queue(self) -> None:
+        """Check once a second whether a grown queue is still useful. Not on Exclusive and Failover, where nobody else
+        could get its messages.
+        """
+        if self._permits.may_shrink and not self._is_watched and not self._is_single_active:
+            self._is_watched = True
+            self._channel.call_later(_WATCH_SECONDS, self._shrink_queue)
+
+    def _shrink_queue(self) -> None:
+        self._is_watched = False
+        if self._consumer._receiver.is_closed:
+            return
+        with self.lock:
+            permits = self._count_taken()
+            too_many = self._permits.too_many(self._queued)
+        tail = self._consumer._receiver.take_back(self, too_many)
+        with self.lock:
+            tail = [delivery for delivery in tail if delivery.generation == self.generation]
+            messages = sum(delivery.messages for delivery in tail if not delivery.is_dead)
+            self._queued -= messages
+            permits += self._permits.give_back(messages)
+            if gone := set(tail):
+                self._newest = {at: newest for at, newest in self._newest.items() if newest not in gone}
+                self._newest_of_lanes = [newest for newest in self._newest_of_lanes if newest not in gone]
+                self._stale = asked = UnderWay()
+        if tail:
+            since = tail[0].round
+            first = min(delivery.place for delivery in tail if delivery.round == since)
+            row = self.row("redeliver_all", first=first, properties={SINCE_ROUND: str(since)})
+            self._channel.submit([row], committed=asked.committed)
+        self._flow(permits)
+        self._watch_queue()
+
+    def _comes_again(self, delivery: Delivery) -> None:
+        if self._ready.may_hold(delivery.first, delivery.last):
+            self._look_again()
+        if delivery.positions is None:
+            self._newest_of_lanes.append(delivery)
+        else:
+            self._newest.update(dict.fromkeys(delivery.positions, delivery))
+
+    def end(self, error: PulsarSparkError) -> None:
+        """End because of *error*: drop queued messages; acknowledgements have no effect any more."""
+        with self.lock:
+            self.error = error
+            self.is_connected = False
+            self._forget_queued()
+        self.tracker.end(error)
+
+    def on_failure(self, error: PulsarSparkError) -> None:
+        self.error = error
+        self.is_connected = False
+        self.tracker.fail(error)
+        self._consumer._receiver.fail(error)

@@ -1,0 +1,1 @@
+"""A running DataFrame consumer: joined, called with deliveries, followed to its end."""

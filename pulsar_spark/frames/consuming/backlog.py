@@ -1,0 +1,175 @@
+"""Decide whether a run with *available_now* is done: everything published before it began has been handled.
+
+The topic's log at the start fixes what counts. A position is handled if it is acknowledged, held by another consumer
+(or due to one, on Key_Shared), or given back by this run. Delayed entries are left to a later run.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from pulsar_spark.frames.deliveries.delivery import subtract
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.positions import Positions, ranges_of
+from pulsar_spark.protocol.delays.delays import DUE_BASE, is_virtual
+from pulsar_spark.protocol.keys.hash_ranges import NOBODY, Owners
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.cursor_ledger.lane_ranges import exact_ranges
+from pulsar_spark.storage.delay_index.scheduled import WAITS, DueEntries, due_entries
+from pulsar_spark.storage.delta.commits import now_micros
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.python_rows import uncollected
+from pulsar_spark.storage.entries.key_hashes import hashes_of
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
+from pulsar_spark.views.key_shared import KeyShared, read_key_shared
+
+LOOK_ENTRIES = 1 << 16
+"""The number of entries to look at between checks."""
+
+
+class Backlog:
+    """The backlog at the start of a run; create it before the consumer subscribes."""
+
+    def __init__(self, layout: Layout, topic: Topic, partitions: list[int], subscription: str, ledgers: LedgerIndex):
+        self._layout, self._topic, self._partitions, self._subscription = layout, topic, partitions, subscription
+        self._ledgers = ledgers
+        self._rounds = TableLog(layout.broker_table("cursor_ledger"))
+        self._looked_at = -1
+        self._state = LatestRows()
+        """What was read of rounds: the next look reads those behind, not all since the last snapshot."""
+        self._ends: dict[int, int] | None = None
+        self._version = TableLog(topic.path).last_append()  # a broker has numbered whatever is no longer in the log
+        self._began = now_micros()
+
+    def follow(self, layout: Layout, ledgers: LedgerIndex) -> None:
+        """Switch to the rounds of the topic's new bundle."""
+        self._layout, self._ledgers = layout, ledgers
+        self._rounds = TableLog(layout.broker_table("cursor_ledger"))
+        self._looked_at, self._state = -1, LatestRows()
+
+    def is_handled(self, consumer_id: str, given_back: Mapping[int, list[tuple[int, int]]]) -> bool:
+        """Whether nothing is left for *consumer_id*; it looks again only after another round."""
+        latest_round = self._rounds.latest(max(self._looked_at, 0))
+        if latest_round == self._looked_at:
+            return False
+        self._looked_at = latest_round
+        state = self._state
+        with uncollected():
+            state.catch_up(self._layout.broker_table("cursor_ledger"))
+        if self._ends is None:
+            numbered = {
+                partition: state.topics.get((self._topic.topic_id, partition)) for partition in self._partitions
+            }
+            if self._version and max((row["ledger_id"] for row in numbered.values() if row), default=0) < self._version:
+                return False
+            self._ends = {partition: row["end_position"] if row else 0 for partition, row in numbered.items()}
+        return all(
+            self._is_partition_handled(state, partition, consumer_id, given_back.get(partition, []))
+            for partition in self._partitions
+        )
+
+    def _is_partition_handled(self, state, partition: int, consumer_id: str, given_back: list[tuple[int, int]]) -> bool:
+        key, end = CursorKey(self._topic.topic_id, partition, self._subscription), self._ends[partition]
+        cursor = state.cursors.get(key)
+        if cursor is None:
+            return end == 0
+        if cursor["mark_delete_position"] >= end - 1:
+            return True
+        if self._holds_more(state, key, end, consumer_id, given_back):
+            return False
+        if self._is_all_others(state, key, end, consumer_id):
+            return True
+        key_shared = read_key_shared(self._layout, self._topic.path, state, key)
+        due = due_entries(state, key, self._ledgers)
+        if due is None:
+            held = list(exact_ranges(state, key, self._ledgers, self._topic.path))
+        else:
+            held = [each for each in state.ranges(key) if each.first < DUE_BASE]
+        unread = []
+        if cursor["read_position"] < end:
+            known = Positions((each.first, each.last) for each in held)
+            unread = list(known.gaps(cursor["read_position"], end - 1))
+        if due is not None:
+            of_due_lane, came_due = self._of_due_lane(due, end)
+            held, unread = [*held, *of_due_lane], sorted([*unread, *came_due])
+        if unread and (key_shared is None or self._owns_any(key_shared, partition, consumer_id, unread)):
+            return False
+        left = [each for each in held if self._is_left(each, end, partition, consumer_id, given_back)]
+        if key_shared is not None:  # replays go to the key's owner; pending entries are here already
+            spans = sorted((each.first, min(each.last, end - 1)) for each in left if each.status == REPLAY)
+            left = [each for each in left if each.status != REPLAY]
+            return not left and not self._owns_any(key_shared, partition, consumer_id, spans)
+        return not left
+
+    def _holds_more(
+        self, state: LatestRows, key: CursorKey, end: int, consumer_id: str, given_back: list[tuple[int, int]]
+    ) -> bool:
+        """Whether more is pending at this consumer than it gave back."""
+        ranges = (held for page in state.pages[key].values() for held in page)
+        is_there = (held for held in ranges if held.last < end or is_virtual(held.first))
+        mine = sum(held.size for held in is_there if held.consumer_id == consumer_id)
+        return mine > sum(last - first + 1 for first, last in given_back)
+
+    def _of_due_lane(self, due: DueEntries, end: int) -> tuple[list[Range], list[tuple[int, int]]]:
+        """Due-lane entries that were due when the run began: those pending or in replay, and those not sent yet."""
+        held, came_due = due.apart, []
+        for part, found in due.unfinished(until=self._began):
+            is_published = part.positions < end
+            came_due += ranges_of(np.sort(part.positions[is_published & (found == WAITS)]))
+            for at, position in zip(found[found >= 0].tolist(), part.positions[found >= 0].tolist()):
+                held.append(due.ranges[at]._replace(first=position, last=position))
+        return held, came_due
+
+    def _is_all_others(self, state: LatestRows, key: CursorKey, end: int, consumer_id: str) -> bool:
+        """Whether all entries above mark-delete are acknowledged or pending at other consumers."""
+        ranges = [held for page in state.pages[key].values() for held in page]
+        are_others = (
+            held.last < end
+            and (held.status == ACKNOWLEDGED or (held.status == PENDING and held.consumer_id != consumer_id))
+            for held in ranges
+        )
+        return all(are_others) and sum(held.size for held in ranges) == (
+            end - 1 - state.cursors[key]["mark_delete_position"]
+        )
+
+    def _owns_any(
+        self, key_shared: KeyShared, partition: int, consumer_id: str, spans: Iterable[tuple[int, int]]
+    ) -> bool:
+        """Whether this consumer owns any entry of *spans*."""
+        owners = Owners(key_shared.owned, key_shared.axis)
+        return any(
+            (owners.of(hashes) == owners.number(consumer_id)).any()
+            for hashes in hashes_by_part(self._ledgers, self._topic, partition, spans)
+            if owners.number(consumer_id) != NOBODY
+        )
+
+    def _is_left(
+        self, held: Range, end: int, partition: int, consumer_id: str, given_back: list[tuple[int, int]]
+    ) -> bool:
+        if (
+            held.first >= end
+            or held.status == ACKNOWLEDGED
+            or (held.status == PENDING and held.consumer_id != consumer_id)
+            or (held.status == REPLAY and (held.due_time or 0) > self._began)
+        ):
+            return False
+        return bool(subtract(PositionRange(partition, held.first, min(held.last, end - 1)), given_back))
+
+
+def hashes_by_part(
+    ledgers: LedgerIndex, topic: Topic, partition: int, spans: Iterable[tuple[int, int]]
+) -> Iterator[np.ndarray]:
+    """The hashes of the entries in *spans*, in order, in batches."""
+    part, entries = [], 0
+    for first, last in spans:
+        for at in range(first, last + 1, LOOK_ENTRIES):
+            part.append((at, min(at + LOOK_ENTRIES - 1, last)))
+            entries += part[-1][1] - at + 1
+            if entries >= LOOK_ENTRIES:
+                yield hashes_of(ledgers, topic.path, topic.topic_id, partition, part)
+                part, entries = [], 0
+    if part:
+        yield hashes_of(ledgers, topic.path, topic.topic_id, partition, part)

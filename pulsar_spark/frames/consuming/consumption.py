@@ -1,0 +1,129 @@
+"""The user's handle of a running DataFrame consumer: inspect it, wait for it, stop it.
+
+A consumer ends when it or its Spark session is stopped, or with the process, which waits for the current delivery (see
+``running``). Leaving a ``with`` block raises nothing: :meth:`Consumption.exception` returns the error.
+"""
+
+import logging
+import threading
+
+from pulsar_spark.described import Described
+from pulsar_spark.errors import ConsumerBusy
+from pulsar_spark.frames.consuming import running
+from pulsar_spark.frames.consuming.consuming import Consuming
+from pulsar_spark.frames.consuming.progress import fields
+from pulsar_spark.protocol.delays.durations import shown_seconds
+
+STOP_SECONDS = 60.0
+"""How long leaving a ``with`` block waits for the current delivery."""
+log = logging.getLogger(__name__)
+
+
+class Consumption(Described, Consuming):
+    """A running consumer that :func:`consume` returns; used like a StreamingQuery. As a context manager it stops when
+    its block ends.
+    """
+
+    def _facts(self) -> dict[str, object]:
+        error = self.exception()
+        facts: dict[str, object] = {
+            "topic": str(self._topic.name),
+            "subscription": self._options.subscription,
+            "subscription_type": self._options.subscription_type,
+            "consumer_name": self._options.consumer_name,
+            "state": "consuming" if self.is_active else "ended",
+            "messages": self.totals["messages"],
+        }
+        return facts | ({"error": type(error).__name__} if error else {})
+
+    @property
+    def consumer_name(self) -> str:
+        """The given name, or the generated one."""
+        return self._options.consumer_name
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the consumer still runs."""
+        return not self._ended.is_set()
+
+    @property
+    def last_progress(self) -> dict | None:
+        """The last handled delivery: round, messages, acknowledged and given back ranges, messages put off, seconds,
+        error.
+
+        After an error it also has ``failures``, the number of errors in a row, and ``pause_seconds``, the pause before
+        the function is called again. None before the first delivery.
+        """
+        return self._progress.last
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Counts since the start: deliveries, messages, acknowledged, given_back, put_off, and failures (calls of the
+        function that raised).
+        """
+        return fields(self._progress.totals)
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Stop the consumer after the current delivery and give back everything that was not handled. A pause after an
+        error ends at once.
+
+        The call waits for the end, for at most *timeout* seconds. It does not wait with a *timeout* of 0 (for signal
+        handlers), nor when the function itself calls it. It never raises.
+        """
+        self._ask_to_stop()
+        if threading.current_thread() is not self._thread and timeout != 0 and not self._ended.wait(timeout):
+            log.warning(
+                "%s: its function did not return within %s after stop(); stop() does not wait any longer",
+                self._line,
+                shown_seconds(timeout),
+            )
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the consumer has ended, for at most *timeout* seconds; return whether it has ended.
+
+        If an error ended it, or left an *available_now* run incomplete, that error is raised.
+        """
+        if not self._ended.wait(timeout):
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def exception(self) -> BaseException | None:
+        """The error of the function's last call; None if that call returned.
+
+        After the end: the error that ended the consumer, or the function's last error in an *available_now* run.
+        """
+        return self._error if self._ended.is_set() and self._error is not None else self._backoff.error
+
+    def __enter__(self) -> "Consumption":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop(STOP_SECONDS)
+
+    def _ask_to_stop(self) -> None:
+        """Make the thread end; safe in a signal handler."""
+        self._stopping.set()
+        self._events.put((None, None))
+
+    def _start(self) -> None:
+        is_joined = False
+        try:
+            running.replace(self.seat, self._options.consumer_name, STOP_SECONDS)
+            self._line.join()
+            is_joined = True
+        except ConsumerBusy as refused:
+            raise running.explained(refused, self.seat) from refused
+        finally:
+            if not is_joined:  # an interrupted cell, too, must leave no consumer that holds the subscription
+                self._ended.set()
+                self._line.hang_up()
+        log.info(
+            "%s consumes (%s); a new subscription starts at %s",
+            self._line,
+            self._options.subscription_type,
+            self._options.initial_position,
+        )
+        running.enter(self)
+        self._thread.start()

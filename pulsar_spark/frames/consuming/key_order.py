@@ -1,0 +1,89 @@
+"""Keep the order per key after a give-back: on Key_Shared no later message of a hash is handled before it.
+
+Once a round has read the give-back, the broker keeps back later messages of its hash (semantics 0.22). Those delivered
+before come too early and are given back unseen. A run with *available_now* leaves them to the next run.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pulsar_spark.frames.deliveries.delivery import without
+from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange, exact
+from pulsar_spark.protocol.acknowledgement.positions import expanded, ranges_of
+from pulsar_spark.storage.entries.key_hashes import hashes_of
+from pulsar_spark.storage.entries.slices import PositionRange, by_partition
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
+
+
+@dataclass
+class _Guard:
+    """Hashes of a partition, ascending, and the position of each after which entries are too early, in rounds that have
+    not read ``requests`` up to *version* (None: in all)."""
+
+    partition: int
+    hashes: np.ndarray
+    positions: np.ndarray
+    version: int | None = None
+
+    def is_early(self, hashes: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
+        return (self.hashes[at] == hashes) & (positions > self.positions[at])
+
+
+class KeyOrder:
+    """The key order of one consumer on a Key_Shared subscription. With *is_final*, give-backs do not come again."""
+
+    def __init__(self, topic: Topic, ledgers: LedgerIndex, *, is_final: bool):
+        self._topic, self._ledgers, self._is_final = topic, ledgers, is_final
+        self._guards: list[_Guard] = []
+
+    def follow(self, ledgers: LedgerIndex) -> None:
+        """Use the ledgers of the topic's new bundle."""
+        self._ledgers = ledgers
+
+    def forget(self) -> None:
+        """Forget all give-backs: the consumer subscribes again and everything comes again."""
+        self._guards.clear()
+
+    def given_back(self, ranges: Sequence[PositionRange]) -> Callable[[int], None]:
+        """Note a give-back; call the result with the version of ``requests`` that contains it."""
+        guards = []
+        for partition, held in by_partition(ranges).items():
+            positions, hashes = self._entries(partition, held)
+            hashes, first = np.unique(hashes, return_index=True)
+            guards.append(_Guard(partition, hashes, positions[first]))
+        self._guards += guards
+
+        def committed(version: int) -> None:
+            for guard in guards:
+                guard.version = version
+
+        return committed
+
+    def in_order(
+        self, ranges: Sequence[PositionRange | LaneRange], requests_version: int
+    ) -> tuple[tuple[PositionRange | LaneRange, ...], list[PositionRange]]:
+        """Split *ranges* into those to handle and those too early, for a round that had read ``requests`` up to this
+        version."""
+        if not self._is_final:
+            self._guards = [
+                guard for guard in self._guards if guard.version is None or guard.version > requests_version
+            ]
+        guarded = {guard.partition for guard in self._guards}
+        kept, early = [held for held in ranges if held.partition not in guarded], []
+        held_back = exact(self._topic, self._ledgers, (held for held in ranges if held.partition in guarded))
+        for partition, held in by_partition(held_back).items():
+            positions, hashes = self._entries(partition, held)
+            guards = (guard for guard in self._guards if guard.partition == partition)
+            is_early = np.logical_or.reduce([guard.is_early(hashes, positions) for guard in guards])
+            early += without(held, {partition: ranges_of(positions[~is_early])})
+            kept += without(held, {partition: ranges_of(positions[is_early])})
+        return tuple(kept), early
+
+    def _entries(self, partition: int, held: Sequence[PositionRange]) -> tuple[np.ndarray, np.ndarray]:
+        spans = [(each.first, each.last) for each in held]
+        hashes = hashes_of(self._ledgers, self._topic.path, self._topic.topic_id, partition, spans)
+        return expanded(*np.array(spans).T), hashes

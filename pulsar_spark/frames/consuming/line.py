@@ -1,0 +1,151 @@
+"""A DataFrame consumer's connection to the broker: it joins, and follows added partitions and moves to other bundles.
+
+After a bundle was split, the old broker refuses requests and the consumer turns to the new one.
+"""
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from pulsar_spark.errors import ServiceUnitNotReady, Timeout
+from pulsar_spark.frames.consuming.membership import Failed, Lost, Membership, SubscribeOptions
+from pulsar_spark.frames.consuming.running import Seat
+from pulsar_spark.frames.deliveries import split_reads
+from pulsar_spark.frames.deliveries.delivery import Delivery
+from pulsar_spark.link.channel import Channel
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.bundles import LOOK_AGAIN_SECONDS, layout_of, look_again
+from pulsar_spark.storage.topics.partitions import PartitionWatch
+from pulsar_spark.storage.topics.topics import Topic
+
+log = logging.getLogger(__name__)
+
+
+class Line:
+    """The connection of a consumer of *partitions* of a topic.
+
+    It requests *max_messages* over all partitions at a time and waits *timeout* seconds for replies, less if *stopping*
+    is set. *tell* is Membership's callback; *moved* is called after a move to another bundle. If it *follows* and has
+    all partitions, it also consumes added ones.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        layout: Layout,
+        topic: Topic,
+        partitions: list[int],
+        options: SubscribeOptions,
+        ledgers: LedgerIndex,
+        *,
+        max_messages: int,
+        timeout: float,
+        stopping: threading.Event,
+        tell: Callable[[Membership, Delivery | Lost | Failed], None],
+        moved: Callable[[], None],
+        follows: bool,
+    ):
+        self._spark, self.layout, self.topic, self.ledgers = spark, layout, topic, ledgers
+        self.options, self._partitions = options, partitions
+        self._max_messages, self._timeout, self._stopping = max_messages, timeout, stopping
+        self._tell, self._moved = tell, moved
+        self._hurries = 0
+        self.channel = Channel(layout, uuid.uuid4().hex)
+        self.membership: Membership | None = None
+        is_whole = bool(topic.partitions) and len(partitions) == topic.partitions
+        self._watch = PartitionWatch(topic) if is_whole and follows else None
+        self._added: list[int] = []
+        """Partitions that were added and are not joined yet."""
+
+    def __str__(self) -> str:
+        options = self.options
+        return f"consumer {options.consumer_name!r} of subscription {options.subscription!r} of {self.topic.name}"
+
+    @property
+    def seat(self) -> Seat:
+        """What the consumer is connected to."""
+        return Seat(str(self.layout.root), str(self.topic.name), tuple(self._partitions), self.options.subscription)
+
+    def join(self) -> None:
+        """Subscribe in the topic's current bundle; a broker of another bundle refuses."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                self._join_here()
+                return
+            except ServiceUnitNotReady:
+                if time.monotonic() > deadline:
+                    raise
+            if self._stopping.wait(LOOK_AGAIN_SECONDS):
+                return
+            self._follow_topic()
+
+    def join_anew(self) -> None:
+        """Join again under another consumer id; messages dealt to the previous id are no longer its own."""
+        self.membership.leave()
+        self.join()
+
+    def _follow_topic(self) -> None:
+        look_again(self.layout)
+        layout = layout_of(self.layout, self.topic.name)
+        if layout.bundle == self.layout.bundle:
+            return
+        self.channel.stop(self._timeout)
+        self.layout, self.channel = layout, Channel(layout, uuid.uuid4().hex)
+        if self._hurries:
+            self.channel.hurry(self._hurries)
+        self.ledgers = self.ledgers.of(self.topic)
+        self._moved()
+
+    def _join_here(self) -> None:
+        self.membership = Membership(self.channel, self.topic, self._partitions, self.options, self._tell)
+        split_reads.enter(self.membership.consumer_id, self._spark)
+        self.membership.join(self._timeout, self._share(self._partitions))
+
+    def _share(self, partitions: list[int]) -> int:
+        """Messages per partition in a delivery."""
+        return max(1, self._max_messages // len(partitions))
+
+    def follow_partitions(self) -> None:
+        """Consume partitions that were added to the topic, from their first message on; without a reply, try again
+        later."""
+        if self._watch is None:
+            return
+        if (found := self._watch.added()) is not None:
+            self._added = [partition for partition in found.partition_indexes if partition not in self._partitions]
+        if not self._added:
+            return
+        try:
+            self.membership.join_added(self._added, self._timeout, self._share([*self._partitions, *self._added]))
+        except (Timeout, ServiceUnitNotReady) as late:
+            log.warning("%s: new partitions %s are not consumed yet: %s", self, self._added, late)
+            return
+        added, self._added = self._added, []
+        self._partitions = [*self._partitions, *added]
+        self.options = self.options._replace(initial_position="Earliest")
+        log.info("%s also consumes the new partitions %s", self, added)
+
+    def hurry(self, change: int) -> None:
+        """Change how soon new messages are noticed; see ``Channel.hurry``."""
+        self._hurries += change
+        self.channel.hurry(change)
+
+    def flow(self, wanted: dict[int, int]) -> None:
+        """Grant permits by partition."""
+        rows = [self.membership.row("flow", partition, permits=count) for partition, count in wanted.items() if count]
+        if rows:
+            self.channel.submit(rows)
+
+    def leave(self) -> None:
+        """Give back unacknowledged messages and disconnect."""
+        self.membership.leave()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Disconnect; also used when joining failed."""
+        self.channel.stop(self._timeout)

@@ -1,0 +1,302 @@
+"""One life of a DataFrame consumer: one consumer id on all partitions, until it leaves or loses deliveries.
+
+After a lost lease or a moved cursor the next life has a new id. So an id has handled everything delivered to it up to
+some round, on which an exactly-once sink relies.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from pulsar_spark.client.arguments import check_type_or_none
+from pulsar_spark.client.model.policies import ConsumerKeySharedPolicy
+from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
+from pulsar_spark.frames.consuming.letters import FrameLetters
+from pulsar_spark.frames.deliveries import split_reads
+from pulsar_spark.frames.deliveries.delivery import Answer, Delivery
+from pulsar_spark.frames.deliveries.lane_deliveries import DueRange, LaneRange
+from pulsar_spark.link.channel import Channel
+from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND, UNSEEN
+from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
+from pulsar_spark.protocol.subscriptions.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
+from pulsar_spark.protocol.topics.topic_name import check_own_name, check_subscription
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.topics.topics import Topic
+
+INITIAL_POSITIONS = ("Latest", "Earliest")
+DEFAULT_INITIAL_POSITION = "Earliest"
+"""The default for new subscriptions in DataFrame consumers: see :func:`consume`."""
+
+
+def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
+    """The name of *value*, a text or a member of an enumeration; :class:`InvalidConfiguration` if it is not
+    *allowed*."""
+    name = getattr(value, "name", value)
+    if name not in allowed:
+        raise InvalidConfiguration(f"{what} {name!r} is unknown: give one of {', '.join(allowed)}")
+    return name
+
+
+class SubscribeOptions(NamedTuple):
+    """Options that a subscribe request carries."""
+
+    subscription: str
+    subscription_type: str
+    consumer_name: str
+    initial_position: str
+    priority_level: int = 0
+    letters: FrameLetters | None = None
+    key_shared_policy: ConsumerKeySharedPolicy | None = None
+
+    @classmethod
+    def checked(
+        cls,
+        subscription: str,
+        subscription_type: object,
+        consumer_name: str | None,
+        initial_position: object,
+        priority_level: int,
+        key_shared_policy: ConsumerKeySharedPolicy | None = None,
+    ) -> "SubscribeOptions":
+        """Validated options; a missing consumer name is generated."""
+        check_type_or_none(ConsumerKeySharedPolicy, key_shared_policy, "key_shared_policy")
+        asked = KEY_SHARED if subscription_type == "Key_Shared" else subscription_type  # the spelling of Java's client
+        options = cls(
+            check_subscription(subscription),
+            one_of("subscription_type", asked, SUBSCRIPTION_TYPES),
+            check_own_name("consumer", consumer_name) if consumer_name else uuid.uuid4().hex[:10],
+            one_of("initial_position", initial_position, INITIAL_POSITIONS),
+            priority_level,
+            key_shared_policy=key_shared_policy,
+        )
+        if key_shared_policy is not None and not options.is_key_shared:
+            raise InvalidConfiguration(
+                f"key_shared_policy does not apply to a subscription of type {options.subscription_type!r}: "
+                f"leave it out, or subscribe as {KEY_SHARED}"
+            )
+        return options
+
+    @property
+    def is_key_shared(self) -> bool:
+        return self.subscription_type == KEY_SHARED
+
+    def properties(self) -> dict[str, str]:
+        return {
+            "consumer_name": self.consumer_name,
+            "subscription_type": self.subscription_type,
+            "priority_level": str(self.priority_level),
+            "initial_position": self.initial_position,
+            "lease_ms": str(DEFAULT_LEASE_MS),
+            "max_unacked_messages": "0",
+            **(self.key_shared_policy.request_properties() if self.key_shared_policy else {}),
+            **(self.letters.request_properties() if self.letters else {}),
+        }
+
+
+class Lost(NamedTuple):
+    """The life is over; *text* is the reason, None after the cursor moved."""
+
+    text: str | None
+
+
+class Failed(NamedTuple):
+    """The connection to the broker has failed for good."""
+
+    error: PulsarSparkError
+
+
+class _Arriving(NamedTuple):
+    ranges: list[PositionRange | LaneRange | DueRange]
+    chunked: list[tuple[int, int, int]]
+
+
+class Membership:
+    """One consumer id's subscriptions. *tell* is called in the channel's thread with this membership and a Delivery,
+    Lost or Failed."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        topic: Topic,
+        partitions: list[int],
+        options: SubscribeOptions,
+        tell: Callable[["Membership", Delivery | Lost | Failed], None],
+    ):
+        self.consumer_id = uuid.uuid4().hex
+        self._channel, self._topic, self._partitions, self._options, self._tell = (
+            channel,
+            topic,
+            partitions,
+            options,
+            tell,
+        )
+        self._arriving: dict[tuple[int, int], _Arriving] = {}
+
+    def join(self, timeout: float, permits: int) -> None:
+        """Subscribe on every partition or on none, and grant *permits* messages on each.
+
+        On several partitions permits follow once all subscriptions succeeded, so that a refused consumer is dealt
+        nothing. Raises the broker's refusal, or Timeout.
+        """
+        self._join(self._partitions, self._options, timeout, permits)
+
+    def join_added(self, partitions: list[int], timeout: float, permits: int) -> None:
+        """Join *partitions* that were added to the topic, from their first message on."""
+        self._join(partitions, self._options._replace(initial_position="Earliest"), timeout, permits)
+        self._partitions = [*self._partitions, *partitions]
+
+    def _join(self, partitions: list[int], options: SubscribeOptions, timeout: float, permits: int) -> None:
+        for partition in partitions:
+            self._channel.attach(
+                self.consumer_id, str(self._topic.name), partition, _PartitionMembership(self, partition)
+            )
+        rows = [self.row("subscribe", partition, properties=options.properties()) for partition in partitions]
+        flows = [self.row("flow", partition, permits=permits) for partition in partitions]
+        is_joined = False
+        try:
+            is_one = len(partitions) == 1
+            replies = self._channel.ask(rows, timeout, followed_by=flows if is_one else ())
+            if refusals := [reply.error for reply in replies if reply.error is not None]:
+                raise refusals[0]
+            if not is_one:
+                self._channel.submit(flows)
+            is_joined = True
+        finally:
+            if not is_joined:  # refused, timed out, or interrupted
+                self._leave(partitions)
+
+    def leave(self) -> None:
+        """Close on every partition; pending messages go back."""
+        self._leave(self._partitions)
+
+    def _leave(self, partitions: list[int]) -> None:
+        for partition in partitions:
+            self._channel.detach(self.consumer_id, str(self._topic.name), partition)
+        if self._channel.is_alive():
+            self._channel.submit([self.row("close", partition) for partition in partitions], is_urgent=True)
+        if partitions is self._partitions:
+            split_reads.leave(self.consumer_id)
+
+    def row(self, kind: str, partition: int, **columns) -> dict:
+        """A request of this consumer on one partition."""
+        return self._channel.make(
+            kind,
+            consumer_id=self.consumer_id,
+            topic=str(self._topic.name),
+            partition=partition,
+            subscription=self._options.subscription,
+            **columns,
+        )
+
+    def answer_rows(self, reply: Answer, delays_ms: Sequence[int]) -> list[dict]:
+        """Requests that answer a delivery. Ranges given back wait for *delays_ms*; unseen ones come again at once."""
+        acknowledged = (
+            self.row(
+                "ack",
+                done.partition,
+                first=done.first,
+                last=done.last,
+                ack_set=None if done.ack_set is None else list(done.ack_set),
+                properties={} if done.delivery_round is None else {DELIVERY_ROUND: str(done.delivery_round)},
+            )
+            for done in reply.acknowledged
+        )
+        given_back = (
+            self.row("negative_ack", held.partition, first=held.first, last=held.last, delay_ms=delay_ms)
+            for held, delay_ms in zip(reply.given_back, delays_ms, strict=True)
+        )
+        unseen = (
+            self.row("negative_ack", held.partition, first=held.first, last=held.last, properties=UNSEEN)
+            for held in reply.unseen
+        )
+        return [*acknowledged, *given_back, *unseen]
+
+    def arrived(
+        self,
+        round_number: int,
+        held: PositionRange | LaneRange | DueRange,
+        requests_version: int,
+        chunked: list[tuple[int, int, int]],
+    ) -> None:
+        """Collect a round's ranges and its *chunked* messages, to pass them on together."""
+        if not self._arriving:
+            self._channel.call_later(0, self._tell_arrived)
+        arriving = self._arriving.setdefault((round_number, requests_version), _Arriving([], []))
+        arriving.ranges.append(held)
+        arriving.chunked.extend(chunked)
+
+    def arrived_by_lane(self, round_number: int, partition: int, dealt: split_reads.Dealt) -> None:
+        """Note that a round delivered by lane on a partition; *dealt* gives what it dealt."""
+        key = self._topic.topic_id, self._options.subscription, round_number
+        split_reads.arrived(key, partition, self.consumer_id, dealt)
+
+    def _tell_arrived(self) -> None:
+        arriving, self._arriving = self._arriving, {}
+        for (round_number, requests_version), found in sorted(arriving.items(), key=lambda each: each[0]):
+            self._tell(
+                self,
+                Delivery(
+                    str(self._topic.name),
+                    self._topic.topic_id,
+                    self._options.subscription,
+                    self.consumer_id,
+                    round_number,
+                    tuple(found.ranges),
+                    requests_version,
+                    tuple(found.chunked),
+                ),
+            )
+
+    def lost(self, text: str | None) -> None:
+        self._tell(self, Lost(text))
+
+    def failed(self, error: PulsarSparkError) -> None:
+        self._tell(self, Failed(error))
+
+
+class _PartitionMembership:
+    def __init__(self, membership: Membership, partition: int):
+        self._membership, self._partition = membership, partition
+
+    def on_reset(self) -> None:
+        self._membership.lost(None)
+
+    def on_removed(self, text: str | None) -> None:
+        self._membership.lost(text or "removed")
+
+    def on_active(self, is_active: bool) -> None:
+        """Do nothing: an inactive consumer receives no messages."""
+
+    @property
+    def wants_due_first(self) -> bool:
+        return False  # a frame has no order
+
+    def on_delivery(self, row: dict, requests_version: int) -> None:
+        held = _held(self._partition, row)
+        if row["lane_hashes"] is not None:
+            held = LaneRange(held, row["lane_hashes"], row["entries"], row["round"])
+            self._membership.arrived_by_lane(
+                row["round"], self._partition, partial(_dealt_by_lane, self._partition, row["dealt"])
+            )
+        elif row["positions"] is not None:
+            held = DueRange(held, row["positions"])
+        chunked = [(self._partition, first, last) for first, last in unpacked_pairs(row["chunks"])]
+        self._membership.arrived(row["round"], held, requests_version, chunked)
+
+    def on_failure(self, error: PulsarSparkError) -> None:
+        self._membership.failed(error)
+
+
+def _held(partition: int, row: dict) -> PositionRange:
+    ack_set = None if row["ack_set"] is None else tuple(row["ack_set"])
+    return PositionRange(
+        partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1
+    )
+
+
+def _dealt_by_lane(partition: int, dealt: Callable[[], list[dict]]) -> list[tuple[str, LaneRange]]:
+    return [
+        (row["consumer_id"], LaneRange(_held(partition, row), row["lane_hashes"], row["entries"], row["round"]))
+        for row in dealt()
+    ]

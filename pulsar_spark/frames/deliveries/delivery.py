@@ -1,0 +1,264 @@
+"""What a consumer's function gets beside the messages, and how it may answer.
+
+Without a returned frame the whole delivery is acknowledged. A frame has ``position``, ``outcome``, ``partition`` on a
+partitioned topic, and perhaps ``batch_index``. ``negative_acknowledge`` gives an entry back; ``reconsume_later`` puts a
+message off by the row's ``delay_ms`` (default 0). Anything else, also a missing row, acknowledges. Without
+``batch_index`` a row decides about the whole entry.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pulsar_spark.described import Described
+from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange
+from pulsar_spark.frames.given_frames import is_other_frame, shown
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, ranges_of
+from pulsar_spark.storage.entries.slices import PositionRange
+
+ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
+    "acknowledge",
+    "negative_acknowledge",
+    "reconsume_later",
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Delivery(Described):
+    """Entries that the broker sent to one consumer, in one round or in several that were merged.
+
+    ``round`` is the last of these; it had read the table ``requests`` up to ``requests_version``. On Key_Shared a range
+    may be one of a lane (see lane_deliveries). A chunked message is at its last chunk's position; ``chunked`` has the
+    ends of each: (partition, first, last).
+    """
+
+    topic: str
+    topic_id: str
+    subscription: str
+    consumer_id: str
+    round: int
+    ranges: tuple[PositionRange | LaneRange, ...]
+    requests_version: int = -1
+    chunked: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def messages(self) -> int:
+        """The number of messages; each message of a batch counts."""
+        return sum(held.messages for held in self.ranges)
+
+    def _facts(self) -> dict[str, object]:
+        return {
+            "topic": self.topic,
+            "subscription": self.subscription,
+            "round": self.round,
+            "messages": self.messages,
+            "partitions": sorted({held.partition for held in self.ranges}),
+        }
+
+    def merged(self, later: "Delivery") -> "Delivery":
+        """This delivery and a later one of the same consumer as one."""
+        return replace(later, ranges=self.ranges + later.ranges, chunked=self.chunked + later.chunked)
+
+
+def messages_by_partition(ranges: Iterable[PositionRange | LaneRange]) -> Counter[int]:
+    """Count messages by partition."""
+    found: Counter[int] = Counter()
+    for held in ranges:
+        found[held.partition] += held.messages
+    return found
+
+
+class Acknowledged(NamedTuple):
+    """Positions to acknowledge; ``ack_set`` may keep messages of a single entry. With ``delivery_round``, only what
+    that round delivered."""
+
+    partition: int
+    first: int
+    last: int
+    ack_set: ack_sets.AckSet | None = None
+    delivery_round: int | None = None
+
+
+class PutOff(NamedTuple):
+    """A message to deliver again later through a letter; ``batch_index`` is None outside a batch."""
+
+    partition: int
+    position: int
+    batch_index: int | None
+    delay_ms: int
+
+
+class Answer(NamedTuple):
+    """The reply to the broker about a delivery.
+
+    ``put_off`` is sent first; ``acknowledged`` covers it too. ``unseen`` is given back without a redelivery count.
+    """
+
+    acknowledged: list[Acknowledged]
+    given_back: list[PositionRange]
+    put_off: tuple[PutOff, ...] = ()
+    unseen: Sequence[PositionRange] = ()
+
+
+def answer(
+    delivery: Delivery,
+    result: object,
+    exact: Callable[[Delivery, Callable[[LaneRange], bool]], Delivery] = lambda delivery, is_asked: delivery,
+) -> Answer:
+    """Turn a function's *result* into an answer; :class:`InvalidMessage` for an invalid frame. *exact* converts the
+    lane ranges that its predicate selects to positions."""
+    if is_other_frame(result):
+        raise InvalidMessage(
+            f"the function returned {shown(result)}: return a Spark DataFrame of outcomes, or "
+            "None to acknowledge everything"
+        )
+    rows = _decided(delivery, result) if isinstance(result, DataFrame) else []
+    decided = {row["partition"] for row in rows}
+    delivery = exact(delivery, lambda held: held.partition in decided)
+    returned, later = _by_place(rows, NEGATIVE_ACKNOWLEDGE), _by_place(rows, RECONSUME_LATER)
+    in_order, later_in_order = (
+        {partition: list(each) for partition, each in found.items()} for found in (returned, later)
+    )
+    acknowledged, given_back, put_off, found = _of_rounds(delivery), [], [], 0
+    for held in delivery.ranges:
+        if isinstance(held, LaneRange):
+            continue
+        places = returned.get(held.partition, {})
+        positions = between(in_order.get(held.partition, []), held.first, held.last)
+        off = between(later_in_order.get(held.partition, []), held.first, held.last)
+        put_off += [each for position in off for each in _put_off(held, position, later[held.partition][position])]
+        found += len(positions) + len(off)
+        back = ranges_of(positions)
+        given_back += [held._replace(first=first, last=last) for first, last in back]
+        acknowledged += [Acknowledged(left.partition, left.first, left.last) for left in subtract(held, back)]
+        if held.batch_size > 1:
+            full = held.ack_set or ack_sets.full(held.batch_size)
+            acknowledged += [
+                Acknowledged(
+                    held.partition, position, position, ack_sets.intersect(full, ack_sets.of_indexes(places[position]))
+                )
+                for position in positions
+                if None not in places[position]
+            ]
+    if found < sum(map(len, (*returned.values(), *later.values()))):
+        raise InvalidMessage("the outcomes name a position that was not delivered: return rows of this delivery only")
+    return Answer(acknowledged, given_back, tuple(put_off))
+
+
+def _of_rounds(delivery: Delivery) -> list[Acknowledged]:
+    found: dict[tuple[int, int], Acknowledged] = {}
+    for held in delivery.ranges:
+        if isinstance(held, LaneRange):
+            known = found.setdefault((held.partition, held.round), Acknowledged(*held.held[:3], None, held.round))
+            found[held.partition, held.round] = known._replace(
+                first=min(known.first, held.first), last=max(known.last, held.last)
+            )
+    return list(found.values())
+
+
+def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
+    """The rows with other outcomes than acknowledge, by partition and position."""
+    partitions = {held.partition for held in delivery.ranges}
+    needed = {"position", "outcome"} | ({"partition"} if len(partitions) > 1 else set())
+    if needed - set(result.columns):
+        raise InvalidMessage(
+            f"the returned frame lacks {sorted(needed - set(result.columns))}: it has {result.columns}; "
+            "return None to acknowledge everything"
+        )
+    partition = F.col("partition") if "partition" in result.columns else F.lit(min(partitions))
+    batch_index = F.col("batch_index") if "batch_index" in result.columns else F.lit(None).cast("int")
+    delay_ms = F.coalesce(F.col("delay_ms").cast("bigint"), F.lit(0)) if "delay_ms" in result.columns else F.lit(0)
+    others = (
+        result.filter(~F.col("outcome").eqNullSafe(ACKNOWLEDGE))
+        .select(
+            partition.alias("partition"),
+            "position",
+            batch_index.alias("batch_index"),
+            "outcome",
+            delay_ms.alias("delay_ms"),
+        )
+        .toArrow()
+    )
+    rows = others.sort_by([("partition", "ascending"), ("position", "ascending")]).to_pylist()
+    for row in rows:
+        if row["outcome"] not in OUTCOMES:
+            raise InvalidMessage(
+                f"outcome {row['outcome']!r} of position {row['position']} is unknown: give one of {OUTCOMES}"
+            )
+    return rows
+
+
+def _by_place(rows: list[dict], outcome: str) -> dict[int, dict[int, dict[int | None, int]]]:
+    """Delays by partition, ascending position and batch index (None: the whole entry), for rows with *outcome*."""
+    found: dict[int, dict[int, dict[int | None, int]]] = {}
+    for row in rows:
+        if row["outcome"] == outcome:
+            found.setdefault(row["partition"], {}).setdefault(row["position"], {})[row["batch_index"]] = row["delay_ms"]
+    return found
+
+
+def _put_off(held: PositionRange, position: int, delays: dict[int | None, int]) -> Iterator[PutOff]:
+    """The messages of an entry to put off, among those delivered."""
+    if held.batch_size == 1:
+        yield PutOff(held.partition, position, None, next(iter(delays.values())))
+        return
+    for index in ack_sets.indexes(held.ack_set or ack_sets.full(held.batch_size)):
+        if index in delays or None in delays:
+            yield PutOff(held.partition, position, index, delays.get(index, delays.get(None)))
+
+
+def between(ascending: list[int], first: int, last: int) -> list[int]:
+    """The numbers of an ascending list from *first* to *last*."""
+    return ascending[bisect_left(ascending, first) : bisect_right(ascending, last)]
+
+
+def without(
+    ranges: Iterable[PositionRange | LaneRange], holes: Mapping[int, Iterable[tuple[int, int]]]
+) -> tuple[PositionRange | LaneRange, ...]:
+    """What is left of *ranges* without *holes*, which are given by partition and may overlap.
+
+    No range in a partition with holes may be a lane range.
+
+    >>> [(left.first, left.last) for left in without([PositionRange(0, 0, 9), PositionRange(1, 0, 0)], {0: [(2, 20)]})]
+    [(0, 1), (0, 0)]
+    """
+    ranges = tuple(ranges)
+    touched = {partition: _touched(ranges, each) for partition, each in holes.items() if each}
+    found = []
+    for index, held in enumerate(ranges):
+        gone = touched.get(held.partition)
+        if gone is None or not gone.ranges[index]:
+            found.append(held)
+        else:
+            gaps = gone.holes.gaps(held.first, held.last)
+            found += [held._replace(first=first, last=last) for first, last in gaps]
+    return tuple(found)
+
+
+class _Touched(NamedTuple):
+    holes: Positions
+    ranges: list[bool]
+
+
+def _touched(ranges: Sequence[PositionRange], holes: Iterable[tuple[int, int]]) -> _Touched:
+    there = Positions(sorted(holes))
+    firsts, lasts = as_array(there)
+    before = np.searchsorted(lasts, [held.first for held in ranges])
+    return _Touched(there, (before < np.searchsorted(firsts, [held.last for held in ranges], "right")).tolist())
+
+
+def subtract(held: PositionRange, holes: Sequence[tuple[int, int]]) -> list[PositionRange]:
+    """What is left of a range without *holes*, which may overlap.
+
+    >>> [(left.first, left.last) for left in subtract(PositionRange(0, 0, 9), [(7, 20), (2, 3), (3, 4)])]
+    [(0, 1), (5, 6)]
+    """
+    return list(without([held], {held.partition: holes}))

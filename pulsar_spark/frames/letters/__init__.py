@@ -1,0 +1,1 @@
+"""Dead letters as frames: listed, counted, and sent back."""

@@ -1,0 +1,281 @@
+"""One run of a job that sends dead letters back: it selects letters or finds its earlier selection, sends the rest, and
+reports. See ``frames.reprocess`` for why nothing is sent twice."""
+
+import hashlib
+import json
+import logging
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.progress import Progress
+
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.frames.letters.dead_letters import read_letters
+from pulsar_spark.frames.letters.reprocess_chunk import Fix, fixed_letters, published_numbers, rows_to_send
+from pulsar_spark.frames.letters.reprocess_plan import ORIGIN, REASONS, SUBSCRIPTION, TOPIC, Letter, plan_letters
+from pulsar_spark.frames.letters.retry_subscription import prepare_retry_topic, warn_of_unread
+from pulsar_spark.frames.publishing.producer import publish
+from pulsar_spark.protocol.redelivery.letters import REPROCESSED
+from pulsar_spark.protocol.topics.numbering import publish_id
+from pulsar_spark.protocol.topics.routing import Scheme
+from pulsar_spark.storage.cursor_ledger.reprocessing import Claim, Job, Reprocessing
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.session import local_frame
+from pulsar_spark.storage.topics.topics import Topic, resolve_topic
+
+log = logging.getLogger(__name__)
+
+
+class Reprocessed(NamedTuple):
+    """What a job did with the letters it selected. ``causes`` has the same counts by cause."""
+
+    job_id: str
+    topic: str
+    is_dry_run: bool
+    matched: int
+    """letters that meet the conditions"""
+    selected: int
+    """letters among them to be sent; the others are in the ``left`` counts"""
+    sent: int
+    """letters sent in all runs of the job; 0 in a dry run"""
+    dropped_by_fix: int
+    left_by_guard: int
+    """letters that were sent back as often as allowed"""
+    taken_before: int
+    """letters that another job has sent or selected"""
+    without_origin: int
+    """letters without an origin"""
+    unreadable: int
+    """chunked letters whose chunks contradict their stated size"""
+    causes: dict[str, dict[str, int]]
+    destinations: dict[str, int]
+    """letters selected, by destination topic"""
+
+
+class Selection(NamedTuple):
+    """The conditions that select letters, and the chunk size."""
+
+    where: str | Column | None
+    since: datetime | None
+    until: datetime | None
+    keys: Sequence[str] | None
+    chunk_letters: int
+
+    def of(self, letters: DataFrame) -> DataFrame:
+        """The letters that meet the conditions."""
+        if self.where is not None:
+            try:
+                letters = letters.filter(self.where)
+            except (AnalysisException, ParseException) as wrong:
+                raise InvalidConfiguration(f"where {str(self.where)!r}: {str(wrong).splitlines()[0]}") from wrong
+        if self.since is not None:
+            letters = letters.filter(F.col("publish_time") >= F.lit(self.since))
+        if self.until is not None:
+            letters = letters.filter(F.col("publish_time") < F.lit(self.until))
+        return letters if self.keys is None else letters.filter(F.col("partition_key").isin(*self.keys))
+
+
+class Run:
+    def __init__(
+        self,
+        spark: SparkSession,
+        layout: Layout,
+        topic: Topic,
+        job_id: str,
+        settings: dict,
+        fix: Fix | None,
+        scheme: Scheme,
+        clock: Callable[[], datetime],
+    ):
+        self._spark, self._layout, self._topic, self._job_id, self._settings = spark, layout, topic, job_id, settings
+        self._fix, self._scheme, self._clock = fix, scheme, clock
+        self._table = Reprocessing(layout)
+        self._job: Job | None = None
+        self._claims: list[Claim] = []
+
+    def try_out(self, selecting: Selection) -> Reprocessed:
+        """The report of a dry run."""
+        self._plan(selecting)
+        dropped: Counter = Counter()
+        if self._fix is not None and self._claims:
+            kept = {
+                row.message_id
+                for row in fixed_letters(self._letters(self._claims), self._fix).select("message_id").collect()
+            }
+            dropped = Counter(claim.cause for claim in self._claims if claim.message_id not in kept)
+        return self._report(True, Counter(), dropped)
+
+    def choose(self, selecting: Selection) -> None:
+        """Make the job's selection, or find its earlier one."""
+        self._table.create()
+        with self._table.planning():
+            known = self._table.version()  # read first, so that a job recorded after the look is noticed, too
+            while self._table.read_job(self._job_id) is None:
+                self._plan(selecting)
+                self._table.record_job(self._job, self._claims, known)
+                known = self._table.version()
+            self._job = self._table.read_job(self._job_id)
+        if self._job.topic_id != self._topic.topic_id:
+            raise InvalidConfiguration(
+                f"job {self._job_id!r} was for topic {self._job.topic!r} before it was deleted and created "
+                "again: choose another job id"
+            )
+        changed = sorted(name for name, value in self._settings.items() if self._job.settings[name] != value)
+        if changed:
+            raise InvalidConfiguration(
+                f"job {self._job_id!r} was started with another {' and '.join(changed)}: give the same value, "
+                "or choose another job id"
+            )
+        self._claims = self._table.read_claims(self._job_id)
+
+    def _plan(self, selecting: Selection) -> None:
+        version = TableLog(self._topic.path).latest()
+        letters = selecting.of(read_letters(self._spark, self._layout, self._topic, version))
+        facts = letters.select(*Letter._fields).toArrow().to_pylist()
+        planned = plan_letters(
+            (Letter(**fact) for fact in facts),
+            self._table.read_taken(self._topic.topic_id),
+            topic=str(self._topic.name),
+            chunk_letters=selecting.chunk_letters,
+            **{name: self._settings[name] for name in ("to", "max_replays", "limit")},
+        )
+        self._claims = planned.claims
+        if planned.unreadable:
+            first = planned.unreadable[0]
+            log.warning(
+                "job %s: %d letters of topic %r cannot be put together and stay where they are, the first is %s: %s",
+                self._job_id,
+                len(planned.unreadable),
+                str(self._topic.name),
+                first.message_id,
+                first.payload_error,
+            )
+        self._job = Job(
+            self._job_id,
+            str(self._topic.name),
+            self._topic.topic_id,
+            self._clock(),
+            version,
+            self._settings,
+            planned.left,
+        )
+
+    def prepare(self, timeout: float) -> None:
+        """Ensure that each destination with unsent chunks exists; :class:`TopicNotFound` for a deleted origin."""
+        done = self._table.read_chunks(self._job_id)
+        subscriptions = {claim.destination: claim.subscription for claim in self._claims}
+        for name in sorted(
+            {claim.destination for claim in self._claims if (claim.destination, claim.chunk) not in done}
+        ):
+            if self._settings["to"] == SUBSCRIPTION:
+                prepare_retry_topic(self._layout, name, subscriptions[name], timeout)
+            else:
+                resolve_topic(self._layout, name, create=self._settings["to"].startswith(TOPIC))
+
+    def send(self, rate: float | None, wait: Callable[[float], None]) -> None:
+        """Send every chunk that was not sent before."""
+        done = self._table.read_chunks(self._job_id)
+        console = Console(stderr=True)
+        started, sent = time.monotonic(), 0
+        with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+            task = progress.add_task(f"letters of job {self._job_id}", total=len(self._claims))
+            for (destination, chunk), group in groupby(
+                self._claims, key=lambda claim: (claim.destination, claim.chunk)
+            ):
+                claims = list(group)
+                if (destination, chunk) not in done:
+                    if rate and sent:
+                        wait(max(0.0, started + sent / rate - time.monotonic()))
+                    self._send_chunk(destination, chunk, claims)
+                    sent += len(claims)
+                progress.advance(task, len(claims))
+
+    def look_for_readers(self) -> None:
+        """Warn about subscriptions without a consumer for the sent letters."""
+        warn_of_unread(self._layout, {(claim.destination, claim.subscription) for claim in self._claims})
+
+    def _send_chunk(self, destination: str, chunk: int, claims: list[Claim]) -> None:
+        app_id = f"reprocess/{self._job_id}/{destination}"
+        identity = (
+            int.from_bytes(hashlib.sha256(json.dumps([app_id, chunk, self._topic.topic_id]).encode()).digest()[:10])
+            >> 6
+        )
+        identifier = publish_id(int(self._job.job_time.timestamp() * 1000), identity)
+        found, partitions = resolve_topic(self._layout, destination)
+        is_to_partition = self._settings["to"] == ORIGIN and found.partitions > 0
+        rows = rows_to_send(self._letters(claims), self._fix, claims, partitions if is_to_partition else [])
+        publish(
+            rows,
+            self._layout.root,
+            destination,
+            app_id=app_id,
+            app_version=chunk,
+            publish_id=identifier,
+            create=False,
+            producer_name=f"{REPROCESSED}{self._job_id}",
+            hashing_scheme=self._scheme,
+            chunking=True,
+            deduplicate=False,
+            clock=self._clock,
+        )
+        numbers = published_numbers(found, app_id, chunk)
+        self._table.record_chunk(
+            self._job,
+            destination,
+            chunk,
+            identifier,
+            [claim for claim in claims if claim.number in numbers],
+            self._clock(),
+        )
+
+    def _letters(self, claims: list[Claim]) -> DataFrame:
+        positions: dict[int, list[int]] = defaultdict(list)
+        for claim in claims:
+            positions[claim.partition].append(claim.position)
+        ranges = [PositionRange(partition, min(found), max(found)) for partition, found in sorted(positions.items())]
+        letters = read_letters(
+            self._spark, self._layout, self._topic, self._job.table_version, ranges, as_stored=self._fix is None
+        )
+        chosen = local_frame(self._spark, pa.table({"message_id": [claim.message_id for claim in claims]}))
+        return letters.join(F.broadcast(chosen), on="message_id", how="left_semi")
+
+    def report(self) -> Reprocessed:
+        """The job's report, from its rows."""
+        return self._report(False, Counter(self._table.read_sent(self._job_id)["cause"].to_pylist()), None)
+
+    def _report(self, is_dry_run: bool, sent: Counter, dropped: Counter | None) -> Reprocessed:
+        selected = Counter(claim.cause for claim in self._claims)
+        dropped = selected - sent if dropped is None else dropped
+        causes = {}
+        for cause in sorted(selected.keys() | self._job.left.keys()):
+            left = dict.fromkeys(REASONS, 0) | self._job.left.get(cause, {})
+            causes[cause] = {
+                "matched": selected[cause] + sum(left.values()),
+                "selected": selected[cause],
+                "sent": sent[cause],
+                "dropped_by_fix": dropped[cause],
+                **left,
+            }
+        totals = Counter()
+        for counts in causes.values():
+            totals.update(counts)
+        names = ("matched", "selected", "sent", "dropped_by_fix", *REASONS)
+        return Reprocessed(
+            job_id=self._job_id,
+            topic=str(self._topic.name),
+            is_dry_run=is_dry_run,
+            causes=causes,
+            destinations=dict(Counter(claim.destination for claim in self._claims)),
+            **{name: totals[name] for name in names},
+        )

@@ -1,0 +1,263 @@
+"""Publish DataFrames: a batch in one commit, a stream in one commit per micro-batch.
+
+**Exactly once.** The commit's Delta transaction is (``app_id``, ``app_version``); for a stream, the query id, which the
+checkpoint stores, and the batch id. A crash before the commit leaves only files that nothing refers to.
+
+**Backlog quota** (3.30), checked before anything is written: :class:`ProducerBlockedQuotaExceededException` if the
+policy refuses producers, :class:`ProducerBlockedQuotaExceededError` after they waited for the send timeout. A committed
+transaction is not checked again.
+
+Only the commit holds the table's lock (see storage.staging), so a large publish does not delay clients.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Literal, NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import DataStreamWriter
+
+from pulsar_spark.client.model.enums import Compression, ProducerCryptoAction
+from pulsar_spark.client.schema.schemas import TopicSchemas
+from pulsar_spark.client.sending.send_arguments import deliver_at_ms
+from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, TopicNotFound, named
+from pulsar_spark.frames.given_frames import check_frame
+from pulsar_spark.frames.publishing.chunking import BY_POLICY, Chunking, check_chunking, count_messages
+from pulsar_spark.frames.publishing.deduplication import append_new
+from pulsar_spark.frames.publishing.message_columns import REFUSED, instant, message_columns, not_too_late
+from pulsar_spark.frames.publishing.message_rows import Writing
+from pulsar_spark.frames.publishing.routing_columns import checked_scheme
+from pulsar_spark.frames.reading.payload_batches import KeyReader
+from pulsar_spark.frames.reading.payload_encoding import Encoding
+from pulsar_spark.frames.values.value_encoding import with_payloads
+from pulsar_spark.link.quota import BacklogQuota
+from pulsar_spark.protocol.delays.instants import deliver_millis, to_millis
+from pulsar_spark.protocol.topics.numbering import publish_id as make_publish_id
+from pulsar_spark.protocol.topics.routing import HashingScheme, Scheme
+from pulsar_spark.schema import BytesSchema, Schema
+from pulsar_spark.storage.delta.staging import staged
+from pulsar_spark.storage.delta.tables import AppendTable, is_committed
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.session import has_context
+from pulsar_spark.storage.spark.spark_root import layout_for_frames
+from pulsar_spark.storage.store.store import store_of
+from pulsar_spark.storage.topics.new_rows import NAMED_BY
+from pulsar_spark.storage.topics.topics import Topic, prepare_root, read_topic, resolve_topic
+
+DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
+
+
+class Published(NamedTuple):
+    """The result of a publish. ``ledger_id`` is None if nothing was committed: the frame was empty, or its transaction
+    was committed before."""
+
+    publish_id: str
+    ledger_id: int | None
+    messages: int
+
+
+def utc_now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def publish(
+    frame: DataFrame,
+    root: str | os.PathLike,
+    topic: str,
+    *,
+    schema: Schema | None = None,
+    hashing_scheme: Scheme = DEFAULT_HASHING_SCHEME,
+    producer_name: str | None = None,
+    deliver_at: datetime | int | None = None,
+    deliver_after: timedelta | None = None,
+    properties_from: Sequence[str] = (),
+    max_message_size: int | Literal["policy"] | None = BY_POLICY,
+    chunking: bool = False,
+    chunk_max_message_size: int | None = None,
+    compression: Compression | None = None,
+    encryption_key: str | Sequence[str] | None = None,
+    crypto_key_reader: KeyReader | None = None,
+    crypto_failure_action: ProducerCryptoAction = "FAIL",
+    sort_by_key: bool = False,
+    deduplicate: bool = True,
+    create: bool = True,
+    app_id: str | None = None,
+    app_version: int | None = None,
+    publish_id: str | None = None,
+    send_timeout_millis: int = 30_000,
+    quota: BacklogQuota | None = None,
+    clock: Callable[[], datetime] = utc_now,
+) -> Published:
+    """Append each row of *frame* to *topic* of the root in the folder *root* as a message, in one commit.
+
+    **Columns.** ``payload`` is required: bytes, or text that is stored as UTF-8. Optional:
+
+    - ``partition_key`` (or ``key``) and ``ordering_key``: text, or bytes, which are stored as base64 with
+      ``partition_key_b64_encoded`` and ``ordering_key_b64_encoded``.
+    - ``deliver_at_time`` (or ``deliver_at``; a timestamp, or milliseconds since 1970), or ``deliver_after`` (an
+      interval from now).
+    - ``properties``, ``event_time``, ``sequence_id``, ``producer_name`` and ``partition``.
+
+    *deliver_at* (a datetime, or milliseconds since 1970), *deliver_after* and *producer_name* apply to all messages of
+    a frame without such a column. Each column in *properties_from* becomes the property of its name, nulls left out. A
+    null value in ``properties`` is refused, as in the client.
+
+    **Partitions.** *hashing_scheme* is by default that of Pulsar's Java client. All producers of a topic must use the
+    same, or one key goes to two partitions. A name ending in ``-partition-N`` publishes to that partition only. With
+    *sort_by_key* each task sorts its rows by the hash of their keys in each partition, and stores the hash; rows of one
+    key keep their order. With *create* a missing topic is created without partitions.
+
+    **Values.** With a *schema* (AVRO, JSON or STRING) the frame has ``value`` instead of ``payload``: a struct with the
+    fields of the schema, or a text. A field's column has the type that :func:`decode_values` gives, or one that
+    converts to it without loss. Other types are refused, and values that would lose something, such as microseconds
+    where the schema stores milliseconds. Whole numbers for a date, time or instant are what the schema stores. The
+    topic keeps the schema, or refuses it with :class:`IncompatibleSchema`. Each message carries its schema version.
+
+    **Size.** A payload above *max_message_size* is refused ("policy": the topic's policy of that name, 5 MiB by
+    default; None: no limit). With *chunking* a message that would be larger, with its metadata, is published as chunks
+    of at most *chunk_max_message_size* bytes of payload. None then means "policy".
+
+    **Deduplication** is active while the topic's policy ``deduplication_enabled`` is true, for rows with a
+    ``producer_name`` and a ``sequence_id``. A row is left out if its id is at or below the highest stored id of that
+    name on its partition, or a repetition. *deduplicate* False turns this off.
+
+    **Encoding.** Payloads are compressed with *compression* (LZ4, ZLIB, ZSTD or SNAPPY), and encrypted for the public
+    keys named by *encryption_key*. *crypto_key_reader* has these keys: a :class:`CryptoKeyReader` of files, or a
+    function that makes one on each worker. Sizes are then those of the stored bytes.
+
+    **Errors.** Nothing is committed when one is raised. :class:`InvalidMessage` and :class:`MessageTooBig`: rows that
+    cannot be published. :class:`NotAllowedError`: a deliver time further away than the topic's policy allows.
+    :class:`CryptoError`: rows that cannot be encrypted, unless *crypto_failure_action* is SEND.
+
+    **Commit.** With *app_id* and *app_version* the publish happens at most once. While the topic's backlog is above its
+    quota, the publish is refused, or waits up to *send_timeout_millis* (0: no limit). *quota* is an earlier publish's
+    quota check, which saves another. *publish_id* names the commit; the default is generated. *clock* gives the current
+    time.
+    """
+    if (app_id is None) != (app_version is None):
+        raise InvalidConfiguration("app_id and app_version together identify a transaction: give both or neither")
+    check_frame(frame, "frame", is_streaming=False)
+    layout = layout_for_frames(frame.sparkSession, root)
+    now = clock().astimezone()  # a time without a zone is in the machine's zone
+    check_chunking(chunking, max_message_size, chunk_max_message_size)
+    encoding = Encoding.checked(compression, encryption_key, crypto_key_reader, crypto_failure_action)
+    frame = with_payloads(frame, schema)
+    columns = message_columns(frame, properties_from, now)
+    scheme = checked_scheme(hashing_scheme)
+    deliver_ms = deliver_at_ms(_milliseconds(deliver_at), deliver_after, to_millis(now))
+    if create:
+        prepare_root(layout)
+    found, partitions = resolve_topic(layout, topic, create=create)
+    publish_id = publish_id or make_publish_id(int(now.timestamp() * 1000), secrets.randbits(74))
+    if app_id is not None and is_committed(found.path, app_id, app_version):
+        return Published(publish_id, None, 0)
+    quota = quota or BacklogQuota(layout, found)
+    if refused := quota.refusal(send_timeout_millis / 1000 if send_timeout_millis > 0 else float("inf")):
+        raise refused
+    version = TopicSchemas(layout).version_for_producer(found, schema or BytesSchema())
+    if version is not None:
+        columns["schema_version"] = F.lit(version)
+    most = quota.max_message_size if max_message_size == BY_POLICY else max_message_size
+    splitting = Chunking(most or quota.max_message_size, chunk_max_message_size or -1) if chunking else None
+    if producer_name is not None:
+        columns.setdefault("producer_name", F.lit(producer_name))
+    if deliver_ms is not None:
+        columns.setdefault("deliver_at_time", F.expr(instant(1000 * deliver_ms)))
+    if quota.max_delay_ms and "deliver_at_time" in columns:
+        columns["deliver_at_time"] = not_too_late(columns["deliver_at_time"], now, quota.max_delay_ms)
+    messages, given = encoding.encoded(
+        frame.select(*(column.alias(name) for name, column in columns.items())), set(columns)
+    )
+    largest = splitting.most_bytes if splitting else most
+    is_on_disk = store_of(layout.root).is_local
+    writing = Writing(partitions, bool(found.partitions), scheme, sort_by_key, splitting, largest, is_on_disk)
+    rows, by_tasks = writing.rows(messages, given, publish_id, now)
+    is_named = deduplicate and columns.keys() >= set(NAMED_BY)
+    since = quota.deduplication_since() if is_named else None
+    table = AppendTable(found.path)
+    try:
+        partition_by = ("partition",) if found.partitions else ()
+        with staged(rows, found.path, partition_by, writing.options, by_tasks=by_tasks) as files:
+            if since is not None:
+                done = append_new(found, files, since, quota.inactivity_ms(), app_id, app_version)
+                return Published(publish_id, *done)
+            messages = count_messages(files)
+            ledger_id = table.append_staged(files, app_id, app_version)
+            return Published(publish_id, ledger_id, 0 if ledger_id is None else messages)
+    except PySparkException as failed:
+        if refused := _refused(failed):
+            raise refused from failed
+        raise
+    except FileNotFoundError as gone:
+        raise _what_is_gone(layout, found, gone) from gone
+
+
+def _what_is_gone(layout: Layout, topic: Topic, gone: FileNotFoundError) -> InvalidRequest:
+    """The error for a missing file."""
+    try:
+        is_there = read_topic(layout, topic.name).topic_id == topic.topic_id
+    except TopicNotFound:
+        is_there = False
+    if not is_there:
+        return TopicNotFound(f"topic {str(topic.name)!r} was deleted meanwhile: nothing was published")
+    return InvalidConfiguration(
+        f"topic {str(topic.name)!r}: the driver cannot see a file that a task wrote ({gone}); nothing was "
+        "published: use a root that all machines see under the same path"
+    )
+
+
+def _milliseconds(time: datetime | int | None) -> int | None:
+    return time if not isinstance(time, datetime) else deliver_millis(time.astimezone())
+
+
+def publish_stream(
+    frame: DataFrame, root: str | os.PathLike, topic: str, *, app_id: str | None = None, **options
+) -> DataStreamWriter:
+    """Return a stream writer that publishes each micro-batch of the streaming *frame* to *topic* of *root* exactly
+    once. Give it a checkpoint and ``start()`` it.
+
+    *options* are those of :func:`publish`. Each micro-batch is the transaction (*app_id*, batch id); by default
+    *app_id* is the query's id, which its checkpoint stores. A restart with the same checkpoint publishes nothing twice.
+    Give an *app_id* to continue with a new checkpoint, but never use one with two checkpoints at a time. Through Spark
+    Connect an *app_id* is required.
+    """
+    refused = {"app_version", "publish_id"} & set(options)
+    if refused:
+        raise InvalidConfiguration(f"{sorted(refused)} cannot be set for a stream: each micro-batch has its own")
+    check_frame(frame, "frame", is_streaming=True)
+    message_columns(with_payloads(frame, options.get("schema")), options.get("properties_from", ()))
+    checked_scheme(options.get("hashing_scheme", DEFAULT_HASHING_SCHEME))
+    Encoding.checked(
+        options.get("compression"),
+        options.get("encryption_key"),
+        options.get("crypto_key_reader"),
+        options.get("crypto_failure_action", "FAIL"),
+    )
+    layout = layout_for_frames(frame.sparkSession, root)
+    if options.get("create", True):
+        prepare_root(layout)
+    found, _ = resolve_topic(layout, topic, create=options.get("create", True))
+    if has_context(frame.sparkSession):
+        options.setdefault("quota", BacklogQuota(layout, found))
+    elif app_id is None:  # another process of Spark's publishes the micro-batches and does not know the query
+        raise InvalidConfiguration(
+            "through Spark Connect a stream does not know the id of its query: give an app_id, a "
+            "different one for each checkpoint"
+        )
+
+    def publish_batch(batch: DataFrame, batch_id: int) -> None:
+        query = app_id or batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        publish(batch, root, topic, app_id=query, app_version=batch_id, **options)
+
+    return frame.writeStream.foreachBatch(publish_batch)
+
+
+def _refused(failed: PySparkException) -> Exception | None:
+    """The error that a task raised on purpose, or None."""
+    found = re.search(re.escape(REFUSED) + r"(\w+): ([^\n]*?)(?: SQLSTATE: \w+)?(?:\n|$)", str(failed))
+    return named(found[1])(found[2]) if found else None

@@ -1,0 +1,67 @@
+"""Read the rows of messages' last chunks, without payloads: few on the driver into a local frame, many by Spark."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.storage.chunks.chunk_rows import SpansOf, rows_of_chunks
+from pulsar_spark.storage.entries.slices import DELIVERED
+from pulsar_spark.storage.topics.topics import Topic
+from pulsar_spark.table_specs import MESSAGES
+
+MOST_ROWS, MOST_RUNS = 1 << 14, 1 << 10
+_PLACE = ("partition", "publish_id")
+"""Columns that a file lacks or has only once for all rows."""
+
+
+def names_of(columns: Sequence[str] | None) -> list[str]:
+    """The columns of messages that storage.slices.read_pieces gives for *columns*."""
+    return [name for name in columns or DELIVERED if name != "partition"] + [
+        "partition",
+        "ledger_id",
+        "position",
+        "redelivery_count",
+    ]
+
+
+def read_last_chunks(
+    topic: Topic,
+    lasts: Mapping[int, np.ndarray],
+    spans_of: Callable[[int], SpansOf],
+    columns: Sequence[str] | None,
+    redelivery_counts: Mapping[tuple[int, int], int],
+) -> pa.Table | None:
+    """The chunks at positions *lasts*, by partition, with the columns of :func:`names_of` except the payload.
+
+    None if they are too many, or *columns* has others than messages have. *redelivery_counts* are by partition and
+    position, by default 0.
+    """
+    wanted = names_of(columns)
+    own = [name for name in wanted[:-4] if name not in ("payload", *_PLACE)]
+    if sum(map(len, lasts.values())) > MOST_ROWS or not {*own} <= {*MESSAGES.schema.names}:
+        return None
+    held = [
+        (partition, run, spans)
+        for partition, positions in lasts.items()
+        for run, spans in (spans_of(partition)(ranges_of(positions)) if len(positions) else ())
+    ]
+    if len(held) > MOST_RUNS:
+        return None
+    found = [pa.table({name: pa.array([], kind) for name, kind in message_types(wanted).items()})]
+    for partition, run, spans in held:
+        rows = rows_of_chunks(topic.path, run, spans, own)
+        counts = [redelivery_counts.get((partition, position), 0) for position in rows["position"].to_pylist()]
+        said = {"partition": partition, "publish_id": run.publish_id, "ledger_id": run.ledger_id}
+        for name, value in said.items():
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value, message_types(wanted).get(name)), rows.num_rows))
+        rows = rows.append_column("redelivery_count", pa.array(counts, pa.int32()))
+        found.append(rows.select(found[0].column_names))
+    return pa.concat_tables(found)
+
+
+def message_types(wanted: Sequence[str]) -> dict[str, pa.DataType]:
+    """The types of these message columns, except the payload."""
+    of_place = {"ledger_id": pa.int64(), "position": pa.int64(), "redelivery_count": pa.int32()}
+    return {name: of_place.get(name) or MESSAGES.schema.field(name).type for name in wanted if name != "payload"}

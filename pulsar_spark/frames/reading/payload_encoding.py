@@ -1,0 +1,91 @@
+"""Compress and encrypt payloads for publishing, batch by batch in Python workers (layer ``payloads``)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.functions import arrow_udf
+
+from pulsar_spark.client.model.enums import Compression, ProducerCryptoAction, ProducerCryptoFailureAction
+from pulsar_spark.errors import InvalidConfiguration, UnreadableMessage
+from pulsar_spark.frames.publishing.message_columns import REFUSED, spark_type
+from pulsar_spark.frames.reading.payload_batches import KeyReader, failure_action, in_pieces, key_reader_of, made
+from pulsar_spark.payloads.compression import compression_name
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PayloadEncoder
+from pulsar_spark.payloads.encryption import Encryptor
+from pulsar_spark.payloads.keys import CryptoKeyReader, public_key_names
+from pulsar_spark.table_specs import MESSAGES
+
+_STORED = pa.struct([MESSAGES.schema.field(name) for name in ("payload", *ENCODING_COLUMNS)])
+_STORED_TYPE = f"struct<{', '.join(f'{name}: {spark_type(name)}' for name in ('payload', *ENCODING_COLUMNS))}>"
+
+
+class Encoding(NamedTuple):
+    """How a publish stores its payloads."""
+
+    compression: str | None
+    key_names: tuple[str, ...]
+    key_reader: Callable[[], CryptoKeyReader] | None
+    sends_unencrypted: bool
+
+    @classmethod
+    def checked(
+        cls,
+        compression: Compression | None,
+        encryption_key: str | Sequence[str] | None,
+        crypto_key_reader: KeyReader | None,
+        crypto_failure_action: ProducerCryptoAction,
+    ) -> "Encoding":
+        """Validated arguments of ``publish``; :class:`InvalidConfiguration` if they do not fit."""
+        try:
+            names = public_key_names(encryption_key, has_reader=crypto_key_reader is not None)
+        except ValueError as wrong:
+            raise InvalidConfiguration(str(wrong)) from None
+        action = failure_action(crypto_failure_action, ProducerCryptoFailureAction)
+        return cls(
+            compression_name(compression),
+            tuple(names),
+            key_reader_of(crypto_key_reader),
+            action is ProducerCryptoFailureAction.SEND,
+        )
+
+    def encoded(self, messages: DataFrame, given: set[str]) -> tuple[DataFrame, set[str]]:
+        """*messages* with the columns *given* as they are stored, and the resulting columns. The job fails if a payload
+        must be encrypted and cannot be."""
+        if self.compression is None and not self.key_names:
+            return messages, given
+        if twice := sorted(given.intersection(ENCODING_COLUMNS)):
+            raise InvalidConfiguration(
+                f"columns {twice} say that payloads are already compressed or encrypted: drop them, or ask "
+                "for no compression and encryption"
+            )
+        stored = messages.withColumn("stored", self._function()(F.col("payload")))
+        names = [name for name in messages.columns if name != "payload"]
+        return (
+            stored.select(*names, *(F.col("stored")[name].alias(name) for name in ("payload", *ENCODING_COLUMNS))),
+            {*given, *ENCODING_COLUMNS},
+        )
+
+    def _function(self) -> Callable[[Column], Column]:
+        compression, names, key_reader, sends_unencrypted = self
+
+        def stored(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+            try:
+                encryptor = Encryptor(names, made(key_reader)) if names else None
+                encoder = PayloadEncoder(compression, encryptor, sends_unencrypted=sends_unencrypted)
+                for payloads in batches:
+                    yield from in_pieces((_stored(each.as_py(), encoder) for each in payloads), _STORED)
+            except UnreadableMessage as failed:
+                raise type(failed)(f"{REFUSED}{type(failed).__name__}: {failed}") from None
+
+        # Each call encrypts with new parameters, so results of two evaluations would not fit together.
+        return arrow_udf(stored, _STORED_TYPE).asNondeterministic()
+
+
+def _stored(payload: bytes | None, encoder: PayloadEncoder) -> tuple:
+    if payload is None:
+        return (None,) * len(_STORED)
+    stored = encoder.encode(payload)
+    return stored.payload, *map((stored.columns or {}).get, ENCODING_COLUMNS)

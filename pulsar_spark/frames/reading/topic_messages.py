@@ -1,0 +1,157 @@
+"""Read a topic's messages as a frame, one row each, with positions.
+
+Unlike ``spark.read`` of the table, chunked messages are put together. Positions are given whether or not a broker has
+numbered the entries yet.
+"""
+
+import os
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pulsar_spark.client.model.enums import ConsumerCryptoAction
+from pulsar_spark.frames.reading.chunk_groups import grouped_parts
+from pulsar_spark.frames.reading.chunk_payloads import with_payloads
+from pulsar_spark.frames.reading.lost_chunks import LostEntries
+from pulsar_spark.frames.reading.payload_batches import KeyReader
+from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR, Decoding
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.protocol.topics.numbering import Run
+from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
+from pulsar_spark.storage.compaction.compacted import CompactedView
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import check_opens
+from pulsar_spark.storage.entries.slices import DELIVERED, PositionRange, pieces_of, read_pieces
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers.ledgers import ledgers_until
+from pulsar_spark.storage.spark.spark_root import layout_for_frames
+from pulsar_spark.storage.topics.topics import Topic, resolve_topic
+from pulsar_spark.table_specs import KEY_FLAGS
+from pulsar_spark.transforms.chunks import is_chunk
+
+
+def read_messages(
+    spark: SparkSession,
+    root: str | os.PathLike,
+    topic: str,
+    *,
+    crypto_key_reader: KeyReader | None = None,
+    crypto_failure_action: ConsumerCryptoAction = "FAIL",
+    is_read_compacted: bool = False,
+) -> DataFrame:
+    """Read every message that *topic* of *root*, or one partition of it, has now: one row each, in no order.
+
+    *spark* reads it; no broker is needed. The columns are those of the topic's table, ``ledger_id``, ``position`` and
+    ``payload_error``. Payloads are decompressed and decrypted; *crypto_key_reader* and *crypto_failure_action* are
+    those of :func:`decode_payloads`. A payload that cannot be read is null and has a ``payload_error``.
+
+    A complete chunked message is one row, with the position and columns of its last chunk and the whole payload. An
+    incomplete one, or one with a deleted chunk, has no row (see the view ``chunks``). If the sizes of its chunks
+    contradict its metadata, the payload is null. A lost entry that may have been a chunk also has a row with a
+    ``payload_error``.
+
+    With *is_read_compacted* the result has only the messages that compaction kept (see :meth:`Admin.compact`), trimmed
+    or not, and every message published since.
+    """
+    decoding = Decoding.checked(crypto_key_reader, crypto_failure_action)
+    layout = layout_for_frames(spark, root)
+    found, partitions = resolve_topic(layout, topic)
+    check_opens(found.path)
+    columns = [*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS]
+    if is_read_compacted:
+        messages, has_encoded = _compacted(spark, layout, found, columns, partitions)
+    else:
+        version = TableLog(found.path).latest()
+        messages, has_encoded = messages_at(spark, layout, found, version, columns, partitions)
+    return decoding.shown(messages, has_encoded).drop("redelivery_count")
+
+
+def _compacted(
+    spark: SparkSession, layout: Layout, topic: Topic, columns: Sequence[str], partitions: Sequence[int]
+) -> tuple[DataFrame, bool]:
+    """Messages of the compacted view and those after it, as :func:`messages_at` gives them."""
+    version = TableLog(topic.path).latest()
+    view = CompactedView(topic.path)  # read after the table's version: the view has what was trimmed from it
+    ledgers = ledgers_until(layout, topic, version)
+    ends = {each: known.end_position for each, known in ledgers.items() if each in partitions}
+    firsts = {each: ledgers[each].first_behind(view.horizon(each)) for each in ends}
+    behind = [PositionRange(each, first, ends[each] - 1) for each, first in firsts.items()]
+    messages, has_encoded = messages_at(spark, layout, topic, version, columns, ranges=behind)
+    if not view.messages(partitions):
+        return messages, has_encoded
+    first = F.lit(0)
+    for partition, position in firsts.items():
+        first = F.when(F.col("partition") == partition, position).otherwise(first)
+    rows = spark.read.format("delta").option("versionAsOf", view.version).load(str(view.path))
+    said = {"redelivery_count": F.lit(0), PAYLOAD_ERROR: F.lit(None).cast("string")}
+    kept = rows.filter(F.col("partition").isin(*partitions)).withColumns(said).select(*messages.columns)
+    has_encoded |= any(run.has_encoded for each in firsts for run in ledgers[each].runs)
+    return messages.filter(F.col("position") >= first).unionByName(kept), has_encoded
+
+
+def messages_at(
+    spark: SparkSession,
+    layout: Layout,
+    topic: Topic,
+    version: int,
+    columns: Sequence[str],
+    partitions: Sequence[int] | None = None,
+    ranges: Sequence[PositionRange] | None = None,
+) -> tuple[DataFrame, bool]:
+    """*columns* of the messages of *topic* as of *version* of its table, and whether any payload may be compressed or
+    encrypted.
+
+    Limited to *partitions* or *ranges* of positions, if given; rows are as :func:`read_pieces` gives them. Chunks are
+    looked up in the current table, so a chunked message with a deleted or lost chunk has no row. A message that cannot
+    be put together, or a lost entry that may have been a chunk, has no payload, and :data:`PAYLOAD_ERROR` says why.
+    """
+    small, ends, all_units, has_chunks, has_encoded = [], [], {}, False, False
+    known, lost = ledgers_until(layout, topic, version), LostEntries(topic)
+    for partition, ledgers in known.items():
+        if partitions is not None and partition not in partitions:
+            continue
+        end, groups, units = ledgers.end_position, ChunkGroups(topic.path, ledgers), {}
+        for held in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
+            if held.partition == partition and held.first < end:
+                runs = list(ledgers.parts(held.first, min(held.last, end - 1)))
+                has_encoded |= any(run.has_encoded for run in runs)
+                has_chunks |= any(run.may_have_chunks for run in runs)
+                for run in runs:
+                    there = lost.without(partition, run) if run.may_have_chunks else [run]
+                    small += pieces_of(held, (part for part in there if not _is_all_chunks(groups, part)))
+                    units |= (found := _units(groups, run))
+                    ends += pieces_of(held, [run] if found else ())
+        if units:
+            all_units[partition] = units
+    found = []
+    if small or not all_units:
+        where = ~is_chunk() if has_chunks else None
+        messages = read_pieces(spark, topic, small, columns, version=version, where=where)
+        found.append(messages.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string")))
+    if all_units:
+        spans_of = {partition: ledgers.spans_of for partition, ledgers in known.items()}.__getitem__
+        parts = grouped_parts(spark, topic, all_units, spans_of)
+
+        def many() -> DataFrame:
+            return read_pieces(spark, topic, ends, columns, version=version, where=is_chunk())
+
+        found.append(with_payloads(spark, topic, parts, spans_of, columns, many))
+    if (rows := lost.rows(spark, columns)) is not None:
+        found.append(rows)
+    return reduce(DataFrame.unionByName, found), has_encoded
+
+
+def _units(groups: ChunkGroups, run: Run) -> dict[int, int]:
+    """The first position of each complete chunked message that ends in *run*, by its last position."""
+    firsts, lasts = groups.units(run.first_position, run.last_position) if run.may_have_chunks else ((), ())
+    return {int(last): int(first) for first, last in zip(firsts, lasts)}
+
+
+def _is_all_chunks(groups: ChunkGroups, run: Run) -> bool:
+    """Whether *run* holds only chunks."""
+    if not run.may_have_chunks:
+        return False
+    of_none = sum(last - first + 1 for first, last in groups.parts(run.first_position, run.last_position))
+    return of_none + len(_units(groups, run)) == run.entries

@@ -1,0 +1,1 @@
+"""Delta tables that take each message of a subscription exactly once."""

@@ -1,0 +1,141 @@
+"""Write a subscription into a Delta table exactly once, through crashes and takeovers.
+
+Each life of a consumer (see ``membership``) writes its deliveries in order of rounds, one commit each, as Delta
+transaction (sink, consumer id) at version *round*. This is exactly once because:
+
+1. *A consumer id has no gaps.* An error ends the consumer, and lost deliveries end its id. So an id has written all its
+   deliveries up to its transaction's version. Rounds that waited are written together, at the last one's version.
+2. *A takeover fences the previous consumer.* The rounds' history shows whether entries were delivered to another id
+   before. If so, that id's transaction is raised to :data:`FENCED`, in a commit that records the version before. Delta
+   refuses its later writes; entries that it had written are left out.
+
+So one id at most writes each entry, and only written entries are acknowledged. A fenced consumer that wakes up stops.
+This holds for all subscription types and several consumers with one sink. A seek back writes messages again.
+"""
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql import DataFrame
+
+from pulsar_spark.errors import InvalidConfiguration, NotConnected, OperationNotSupported
+from pulsar_spark.frames.deliveries.delivery import Delivery, without
+from pulsar_spark.frames.sinks.sent_history import History
+from pulsar_spark.protocol.acknowledgement.positions import Positions
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.delta.table_lock import append_lock
+from pulsar_spark.storage.entries.slices import by_partition, without_positions
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.store.store import path_of
+from pulsar_spark.storage.store.store_kinds import SCHEMES
+
+FENCED = 2**62
+"""Higher than every round."""
+
+
+def to_delta(
+    path: str | os.PathLike, *, name: str = "sink", transform: Callable[[DataFrame], DataFrame] | None = None
+) -> "DeltaSink":
+    """A function for :func:`consume` that appends each delivery to the Delta table at *path*, exactly once.
+
+    *transform* turns the messages into the rows to write. The messages have ``partition``, ``position`` and the columns
+    that ``consume`` asks for. The table is created with the schema of these rows. *name* identifies the sink if several
+    write to one table. Use one sink for one topic and subscription. :class:`OperationNotSupported` is raised for a path
+    in an object store.
+    """
+    return DeltaSink(path, name, transform)
+
+
+class DeltaSink:
+    """The sink that :func:`to_delta` returns. ``is_exactly_once`` makes the consumer stop at an error."""
+
+    is_exactly_once = True
+
+    def __init__(self, path: str | os.PathLike, name: str, transform: Callable[[DataFrame], DataFrame] | None):
+        if str(path).startswith(SCHEMES):
+            raise OperationNotSupported(
+                f"to_delta({str(path)!r}): the target lies in an object store, where two writers of Delta "
+                "tables may take one version: give a local folder, or write in your own function"
+            )
+        self._path = path_of(path).expanduser().absolute()
+        self._name = name
+        self._transform = transform or (lambda messages: messages)
+        self._history: History | None = None
+        self.rows_written = 0
+        """Rows appended to the table, by this object."""
+
+    def open(self, layout: Layout, topic_id: str, subscription: str) -> None:
+        """Bind the sink to a topic and subscription; the consumer calls this before it subscribes."""
+        if self._history is not None and self._history.key != (topic_id, subscription):
+            raise InvalidConfiguration("a sink serves only one topic and subscription: create another with to_delta")
+        self._history = History(layout, topic_id, subscription)
+
+    def __call__(self, messages: DataFrame, delivery: Delivery) -> None:
+        rows = self._transform(messages)
+        if not TableLog(self._path).exists():
+            with append_lock(self._path):
+                DeltaTable.create(str(self._path), rows.limit(0).toArrow().schema, mode="ignore")
+        delivery = self._history.exact(delivery)
+        written = self._written_before(delivery)
+        if not without(delivery.ranges, written):
+            return
+        if written:
+            rows = self._transform(without_positions(messages.sparkSession, messages, written))
+        self._append(rows, delivery)
+
+    def _append(self, rows: DataFrame, delivery: Delivery) -> None:
+        app_id = self._app_id(delivery.consumer_id)
+        log = TableLog(self._path)
+        with append_lock(self._path):
+            before = log.latest()
+            rows.write.format("delta").mode("append").option("txnAppId", app_id).option(
+                "txnVersion", delivery.round
+            ).save(str(self._path))
+            mine = [commit for commit in log.commits(before) if commit.transactions.get(app_id) == delivery.round]
+        is_committed = bool(mine)
+        self.rows_written += sum(file.rows for commit in mine for file in commit.added)
+        if not is_committed and (open_table(self._path).transaction_version(app_id) or 0) >= FENCED:
+            raise NotConnected(
+                f"consumer {delivery.consumer_id!r} lost its lease while it wrote to {str(self._path)!r}, and "
+                "another consumer took its messages over: nothing was written twice; consume again"
+            )
+
+    def _written_before(self, delivery: Delivery) -> dict[int, list[tuple[int, int]]]:
+        self._history.read_up_to(delivery.round)
+        written: dict[int, list[tuple[int, int]]] = {}
+        for partition, held in by_partition(delivery.ranges).items():
+            spans = [(each.first, each.last) for each in held]
+            sent = self._history.overlapping(partition, spans, delivery)
+            versions = {consumer_id: self._fence(consumer_id) for consumer_id in dict.fromkeys(sent.consumer_ids)}
+            is_written = sent.rounds <= np.array([versions[each] for each in sent.consumer_ids], np.int64)
+            if is_written.any():
+                found = Positions(sorted(zip(sent.firsts[is_written].tolist(), sent.lasts[is_written].tolist())))
+                written[partition] = list(found)
+        return written
+
+    def _fence(self, consumer_id: str) -> int:
+        """Prevent further writes of a consumer and return the last round it wrote, -1 for none."""
+        app_id = self._app_id(consumer_id)
+        while True:
+            table = open_table(self._path)
+            version = table.transaction_version(app_id)
+            if version is not None and version >= FENCED:
+                return table.transaction_version(f"{app_id}/written")
+            last = -1 if version is None else version
+            fence = CommitProperties(
+                max_commit_retries=0,
+                app_transactions=[Transaction(app_id, FENCED), Transaction(f"{app_id}/written", last)],
+            )
+            with append_lock(self._path):
+                try:
+                    table.create_write_transaction([], mode="append", schema=table.schema(), commit_properties=fence)
+                except CommitFailedError:
+                    continue
+            return last
+
+    def _app_id(self, consumer_id: str) -> str:
+        return f"pulsar_spark/{self._name}/{consumer_id}"

@@ -1,0 +1,166 @@
+"""A cursor's state as ranges of positions, and the arithmetic of mark-delete.
+
+Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged; ranges above
+it give the state of entries. Positions from the read position on, outside ranges, were never delivered.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress, pairwise
+from operator import itemgetter
+from typing import NamedTuple
+
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
+
+ACKNOWLEDGED, PENDING, REPLAY = "acknowledged", "pending", "replay"
+UNREAD = "unread"
+"""Entries never delivered, which no range includes."""
+DEAD = "dead"
+"""Entries given back too often, in the plan; once their letters are due they count as acknowledged."""
+DELIVERY_ROUND = "delivery_round"
+"""Property of an acknowledgement: it includes only the positions that this round delivered to the consumer and
+that are still pending there. Deliveries by lane need it, because others' entries lie between."""
+
+IS_UNSEEN = "is_unseen"
+"""Property of a negative acknowledgement: "true" if the application saw none of its entries, as they came too
+early for the order of a key. They come again at once, uncounted."""
+
+UNSEEN = {IS_UNSEEN: "true"}
+"""The properties of a request with :data:`IS_UNSEEN` alone."""
+
+SINCE_ROUND = "since_round"
+"""Property of a request to redeliver all: only deliveries of this round from the request's ``first`` place on,
+and of later rounds, none of which the application saw (see :data:`IS_UNSEEN`)."""
+
+
+class Range(NamedTuple):
+    """Entries first..last in one status; ``due_time`` in microseconds since 1970 (UTC). Attributes that do not apply
+    are None. In a lane's range (see lanes), ``entries`` counts its own only.
+    """
+
+    first: int
+    last: int
+    status: str
+    consumer_id: str | None = None
+    delivery_round: int | None = None
+    redelivery_count: int | None = None
+    due_time: int | None = None
+    ack_set: tuple[int, ...] | None = None
+    batch_size: int | None = None
+    entries: int | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of its entries."""
+        return self.last - self.first + 1 if self.entries is None else self.entries
+
+    @property
+    def unacked_messages(self) -> int:
+        """The number of unacknowledged messages in all its entries."""
+        if self.status == ACKNOWLEDGED:
+            return 0
+        return self.size * (self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set))
+
+
+def initial_read_position(initial_position: str, *, first: int, end: int) -> int:
+    """Where a new subscription begins: at the *first* entry, or after the last (3.15); :class:`InvalidConfiguration`
+    for any other word.
+
+    >>> initial_read_position("Earliest", first=3, end=9), initial_read_position("Latest", first=3, end=9)
+    (3, 9)
+    """
+    found = {"Earliest": first, "Latest": end}.get(initial_position)
+    if found is None:
+        raise InvalidConfiguration(f"initial position {initial_position!r}: use Earliest or Latest")
+    return found
+
+
+def seek_position(position: int, *, first: int, end: int) -> int:
+    """The read position of a seek to *position*: not before the *first* entry, not beyond *end* (3.26).
+
+    >>> [seek_position(position, first=3, end=9) for position in (-1, 5, 20)]
+    [3, 5, 9]
+    """
+    return max(min(position, end), first)
+
+
+def spliced(ranges: Sequence[Range], numbers: Sequence[int], new: Iterable[Range]) -> list[Range]:
+    """Replace the *ranges* with these *numbers* by *new* ones (all by position), and join new ranges with equal
+    neighbours that adjoin.
+
+    >>> ranges = [Range(position, position, "pending") for position in (1, 3, 5)]
+    >>> [(held.first, held.last) for held in spliced(ranges, [0, 1], [Range(0, 1, "dead"), Range(4, 4, "pending")])]
+    [(0, 1), (4, 5)]
+    """
+    new, stays = list(new), bytearray(b"\1") * len(ranges)
+    for number in numbers:
+        stays[number] = False
+    found = sorted(chain(compress(ranges, stays), new), key=itemgetter(0))
+    fresh = set(map(itemgetter(0), new))
+    joined = [
+        at
+        for at, (before, held) in enumerate(pairwise(found), 1)
+        if before[1] + 1 == held[0]
+        and before[2] == held[2]  # differs for nearly all neighbours
+        and before[2:] == held[2:]
+        and (held[0] in fresh or before[0] in fresh)
+    ]
+    stays = bytearray(b"\1") * len(found)
+    for at in reversed(joined):
+        found[at - 1] = Range(found[at - 1][0], *found[at][1:])  # faster than _replace
+        stays[at] = False
+    return list(compress(found, stays))
+
+
+def take_acknowledged(mark_delete: int, ranges: Sequence[Range]) -> tuple[int, int]:
+    """Advance mark-delete over the acknowledged ranges that adjoin it; return it and how many of *ranges* (by
+    position) it passed (3.17).
+
+    >>> take_acknowledged(4, [Range(5, 7, "acknowledged"), Range(8, 9, "pending")])
+    (7, 1)
+    """
+    passed = 0
+    for held in ranges:
+        if held.status != ACKNOWLEDGED or held.first > mark_delete + 1:
+            break
+        mark_delete, passed = max(mark_delete, held.last), passed + 1
+    return mark_delete, passed
+
+
+def unacknowledged(
+    mark_delete: int, end: int, ranges: Iterable[Range]
+) -> Iterator[tuple[int, int, tuple[int, ...] | None]]:
+    """The backlog between *mark_delete* and *end* under *ranges* (by position): first, last and the ack set of each
+    entry, None = all.
+
+    >>> list(unacknowledged(0, 9, [Range(2, 3, "acknowledged"), Range(5, 5, "pending", ack_set=(2,), batch_size=2)]))
+    [(1, 1, None), (4, 4, None), (5, 5, (2,)), (6, 8, None)]
+    """
+    at = mark_delete + 1
+    for held in ranges:
+        if held.status != ACKNOWLEDGED and held.ack_set is None:
+            continue
+        if at < held.first:
+            yield at, held.first - 1, None
+        if held.status != ACKNOWLEDGED:
+            yield held.first, held.last, held.ack_set
+        at = held.last + 1
+    if at < end:
+        yield at, end - 1, None
+
+
+def skip_unacked(mark_delete: int, end: int, acknowledged: Iterable[tuple[int, int]], entries: int) -> int:
+    """Mark-delete after *entries* unacknowledged entries are skipped, at most the last position before *end* (3.27).
+
+    *acknowledged* are ranges by first position, which may overlap.
+
+    >>> skip_unacked(-1, 10, [(1, 2)], 2)
+    3
+    """
+    at = mark_delete
+    for first, last in acknowledged:
+        free = max(first - at - 1, 0)
+        if entries <= free:
+            break
+        entries, at = entries - free, max(at, last)
+    return min(at + entries, end - 1)

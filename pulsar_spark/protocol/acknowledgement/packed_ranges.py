@@ -1,0 +1,151 @@
+"""Ranges of a cursor in columns: 17 or 18 bytes each, where a
+:class:`~pulsar_spark.protocol.acknowledgement.cursor.Range` takes two hundred.
+
+The fields beside the ends (the *tail*) are kept once, in a shared list.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, groupby, pairwise
+from operator import itemgetter
+
+import numpy as np
+
+from pulsar_spark.protocol.acknowledgement.cursor import Range
+
+TAIL = Range._fields[2:]
+"""The fields of a tail."""
+
+
+class PackedRanges(Sequence[Range]):
+    """A sequence that makes its ranges on access. *ends* are first and last positions, *which* numbers each one's tail
+    in *tails*. Slices are packed too.
+
+    >>> ranges = [Range(1, 1, "pending", "a"), Range(2, 9, "acknowledged"), Range(12, 12, "pending", "a")]
+    >>> packed = joined([ranges])
+    >>> packed == ranges, packed[1:] == ranges[1:], packed[-1] == ranges[-1], len(packed.tails)
+    (True, True, True, 2)
+    """
+
+    __slots__ = ("ends", "tails", "which")
+
+    def __init__(self, ends: np.ndarray, which: np.ndarray, tails: Sequence[tuple]):
+        self.ends, self.tails = ends, tails
+        self.which = which.astype(np.min_scalar_type(max(len(tails) - 1, 0)), copy=False)
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    def __getitem__(self, at: int | slice) -> "Range | PackedRanges":
+        if isinstance(at, slice):
+            return PackedRanges(self.ends[:, at].copy(), self.which[at].copy(), self.tails)
+        return Range(int(self.ends[0, at]), int(self.ends[1, at]), *self.tails[self.which[at]])
+
+    def __iter__(self) -> Iterator[Range]:
+        tails = map(self.tails.__getitem__, self.which.tolist())
+        return map(Range._make, map(tuple.__add__, zip(*self.ends.tolist()), tails))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PackedRanges):
+            return np.array_equal(self.ends, other.ends) and self._agrees_with(other)
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(tuple.__eq__, self, other))
+
+    def _agrees_with(self, other: "PackedRanges") -> bool:
+        """Are the tails of *other*, which is as long, equal one by one?"""
+        pairs = self.which.astype(np.int64) * len(other.tails) + other.which
+        return all(
+            self.tails[pair // len(other.tails)] == other.tails[pair % len(other.tails)]
+            for pair in np.unique(pairs).tolist()
+        )
+
+    __hash__ = None
+
+    def in_order(self) -> "PackedRanges":
+        """The ranges by position."""
+        if (self.ends[0, 1:] > self.ends[0, :-1]).all():
+            return self
+        order = np.argsort(self.ends[0])
+        return PackedRanges(self.ends[:, order], self.which[order], self.tails)
+
+    def spliced(self, numbers: Sequence[int], new: Sequence[Range]) -> "PackedRanges":
+        """:func:`~pulsar_spark.protocol.acknowledgement.cursor.spliced` on packed ranges, faster.
+
+        >>> ranges = joined([[Range(position, position, "pending") for position in (1, 3, 5)]])
+        >>> found = ranges.spliced([0, 1], [Range(0, 1, "dead"), Range(4, 4, "pending")])
+        >>> [(held.first, held.last) for held in found]
+        [(0, 1), (4, 5)]
+        """
+        stays = np.ones(len(self), bool)
+        stays[list(numbers)] = False
+        kept = PackedRanges(np.compress(stays, self.ends, axis=1), self.which[stays], self.tails)
+        whole = joined([kept, new])
+        if not len(whole):
+            return whole
+        order = np.argsort(whole.ends[0], kind="stable")
+        (firsts, lasts), which, is_new = whole.ends.take(order, axis=1), whole.which[order], order >= len(kept)
+        agrees = (lasts[:-1] + 1 == firsts[1:]) & (which[:-1] == which[1:]) & (is_new[:-1] | is_new[1:])
+        begins, ends = (np.flatnonzero(np.insert(~agrees, at, True)) for at in (0, len(agrees)))
+        used, which = used_numbers(which[begins], len(whole.tails))
+        return PackedRanges(np.stack([firsts[begins], lasts[ends]]), which, [whole.tails[number] for number in used])
+
+    def by_tail(self) -> Iterator[tuple[Range, int]]:
+        """Each tail in use, as the range of one entry, and its number of entries."""
+        tails, which = range(len(self.tails)), self.which
+        if len(tails) > len(which):
+            tails, which = used_numbers(which, len(tails))
+        entries = np.zeros(len(tails), np.int64)
+        np.add.at(entries, which, self.ends[1] - self.ends[0] + 1)
+        for number, count in zip(tails, entries.tolist()):
+            if count:
+                yield Range(0, 0, *self.tails[number]), count
+
+
+def used_numbers(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct *numbers* (below *count*), ascending, and the index of each of *numbers* among them.
+
+    >>> [found.tolist() for found in used_numbers(np.array([7, 2, 7]), 9)]
+    [[2, 7], [1, 0, 1]]
+    """
+    if count > len(numbers):
+        return np.unique(numbers, return_inverse=True)
+    are_used = np.zeros(count, bool)  # faster than sorting
+    are_used[numbers] = True
+    return np.flatnonzero(are_used), (np.cumsum(are_used) - 1)[numbers]
+
+
+def ends_of(ranges: Sequence[Range]) -> np.ndarray:
+    """First and last positions of *ranges*, packed or not, as two rows."""
+    if isinstance(ranges, PackedRanges):
+        return ranges.ends
+    return np.array([np.fromiter(map(itemgetter(end), ranges), np.int64, len(ranges)) for end in (0, 1)])
+
+
+def pack(parts: Sequence[Sequence[Range]]) -> list[PackedRanges]:
+    """Each of *parts* packed, with shared tails."""
+    whole = joined(parts)
+    return [whole[first:end] for first, end in pairwise(accumulate(map(len, parts), initial=0))]
+
+
+def joined(parts: Sequence[Sequence[Range]]) -> PackedRanges:
+    """The ranges of all *parts*, packed or not, one after the other.
+
+    >>> one, other = pack([[Range(1, 1, "pending", "a")], [Range(3, 4, "acknowledged")]])
+    >>> joined([one, [Range(5, 5, "pending", "a")], other]) == [*one, Range(5, 5, "pending", "a"), *other]
+    True
+    """
+    numbers: defaultdict[tuple, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    of_tails: dict[int, np.ndarray] = {}
+    ends, which = [np.empty((2, 0), np.int64)], [np.empty(0, np.int64)]
+    for is_packed, alike in groupby(parts, lambda part: isinstance(part, PackedRanges)):
+        if not is_packed:
+            ranges = list(chain.from_iterable(alike))
+            ends.append(ends_of(ranges))
+            which.append(np.array([numbers[held[2:]] for held in ranges], np.int64))
+            continue
+        for part in alike:
+            if id(part.tails) not in of_tails:
+                of_tails[id(part.tails)] = np.array([numbers[tail] for tail in part.tails], np.int64)
+            ends.append(part.ends)
+            which.append(of_tails[id(part.tails)][part.which])
+    return PackedRanges(np.concatenate(ends, axis=1), np.concatenate(which), list(numbers))

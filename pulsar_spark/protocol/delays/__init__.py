@@ -1,0 +1,1 @@
+"""Deliver times of entries, and how instants and durations are counted."""

@@ -1,0 +1,260 @@
+"""Who owns which sticky-key hashes: Pulsar's selectors of Key_Shared, as immutable values.
+
+Rules: semantics 2.24-2.30 and 0.2-0.4, 0.11 (HashRangeAutoSplitStickyKeyConsumerSelector,
+ConsistentHashingStickyKeyConsumerSelector and HashRangeExclusiveStickyKeyConsumerSelector of 3.2.3, and PIP-379 for
+4.0). Before 4.0, consumers of one name share their points on a ring.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import NamedTuple, Protocol, Self
+
+from pulsar_spark.errors import ConsumerAssignError
+from pulsar_spark.protocol.keys.hash_ranges import HASHES, SLOTS, SLOTS_FROM_ONE, Axis, OwnedRange, joined_ranges, owner
+from pulsar_spark.protocol.keys.sticky_key import DEFAULT_RANGE_SIZE, sticky_key_hash
+from pulsar_spark.protocol.subscriptions.failover import java_order
+
+POINTS = 100
+"""Default points of a consumer on a ring (subscriptionKeySharedConsistentHashingReplicaPoints)."""
+
+
+class Member(NamedTuple):
+    """A consumer as selectors know it; *ranges* are the sticky ranges it requests, as (start, end)."""
+
+    consumer_id: str
+    name: str = ""
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Its name in errors."""
+        return self.name or self.consumer_id
+
+
+class Selector(Protocol):
+    """The interface of selectors."""
+
+    axis: Axis
+
+    def joined(self, member: Member) -> Self:
+        """Add the consumer; :class:`ConsumerAssignError`, with nothing changed, if it cannot get ranges."""
+
+    def left(self, consumer_id: str) -> Self:
+        """Remove the consumer, if it is there."""
+
+    def owned(self) -> list[OwnedRange]:
+        """The owned ranges, in order of start."""
+
+
+def select(selector: Selector, hash_code: int) -> str | None:
+    """The owner of one hash."""
+    return owner(selector.owned(), selector.axis, hash_code)
+
+
+@dataclass(frozen=True)
+class AutoSplit:
+    """Hash-range auto split: a newcomer takes the lower half of the biggest (lowest) range; a leaving consumer's range
+    goes to the right neighbour, the last one to the left.
+
+    ``borders`` are (inclusive upper end, consumer) in order; the first range begins at 0.
+
+    >>> selector = AutoSplit().joined(Member("C1")).joined(Member("C2")).joined(Member("C3"))
+    >>> [(owned.start, owned.end, owned.consumer_id) for owned in selector.owned()]
+    [(0, 16384, 'C3'), (16385, 32768, 'C2'), (32769, 65536, 'C1')]
+    """
+
+    borders: tuple[tuple[int, str], ...] = ()
+    range_size: int = DEFAULT_RANGE_SIZE
+
+    @property
+    def axis(self) -> Axis:
+        return Axis(self.range_size, 0)
+
+    def joined(self, member: Member) -> Self:
+        if not self.borders:
+            return replace(self, borders=((self.range_size, member.consumer_id),))
+        lengths = [end - start for start, end in pairwise([0, *(border for border, _ in self.borders)])]
+        index = lengths.index(max(lengths))
+        if lengths[index] <= 1:
+            raise ConsumerAssignError(
+                f"consumer {member.label!r}: a hash range of {self.range_size} can be split for at most "
+                f"{len(self.borders)} consumers: close one first"
+            )
+        end = self.borders[index][0]
+        taken = (end - lengths[index] // 2, member.consumer_id)
+        return replace(self, borders=(*self.borders[:index], taken, *self.borders[index:]))
+
+    def left(self, consumer_id: str) -> Self:
+        kept = [(border, held) for border, held in self.borders if held != consumer_id]
+        if kept and len(kept) < len(self.borders) and self.borders[-1][1] == consumer_id:
+            kept[-1] = (self.range_size, kept[-1][1])
+        return replace(self, borders=tuple(kept))
+
+    def owned(self) -> list[OwnedRange]:
+        starts = [0, *(border + 1 for border, _ in self.borders)]
+        return [OwnedRange(start, end, held) for start, (end, held) in zip(starts, self.borders, strict=False)]
+
+
+@dataclass(frozen=True)
+class ConsistentHashing:
+    """Consistent hashing before 4.0, the default: a hash belongs to the first point at or after it, cyclically.
+
+    Point i is the hash of ``name NUL i``. Of consumers on one point, by name, the one at ``hash % count`` owns a
+    hash.
+    """
+
+    members: tuple[Member, ...] = ()
+    points: int = POINTS
+    axis: Axis = field(default=HASHES, repr=False)
+
+    def joined(self, member: Member) -> Self:
+        return replace(self, members=(*self.members, member))
+
+    def left(self, consumer_id: str) -> Self:
+        return replace(self, members=tuple(held for held in self.members if held.consumer_id != consumer_id))
+
+    def owned(self) -> list[OwnedRange]:
+        ring: dict[int, list[Member]] = {}
+        for member in self.members:
+            for point in ring_points(member.name, self.points):
+                holders = ring.setdefault(point, [])
+                if member not in holders:
+                    holders.append(member)
+        in_order = {
+            point: [member.consumer_id for member in sorted(holders, key=lambda member: java_order(member.name))]
+            for point, holders in ring.items()
+        }
+        return joined_ranges(_arcs(in_order, self.axis))
+
+
+@dataclass(frozen=True)
+class ConsistentHashing4:
+    """Consistent hashing from 4.0 on (PIP-379): points are slots 1 to 65535, each owned by the first consumer on it.
+
+    Point i is the slot of ``name NUL index NUL i``, with the lowest free index of that name. ``members`` are
+    (index, consumer) in order of joining.
+    """
+
+    members: tuple[tuple[int, Member], ...] = ()
+    points: int = POINTS
+    ring: tuple[tuple[int, str], ...] = ()
+    axis: Axis = field(default=SLOTS_FROM_ONE, repr=False)
+
+    def joined(self, member: Member) -> Self:
+        taken = {index for index, held in self.members if held.name == member.name}
+        index = next(index for index in range(len(taken) + 1) if index not in taken)
+        ring = list(self.ring)
+        for point in points_of_index(member.name, index, self.points, self.axis):
+            at = bisect_left(ring, (point,))
+            if at == len(ring) or ring[at][0] != point:
+                ring.insert(at, (point, member.consumer_id))
+        return replace(self, members=(*self.members, (index, member)), ring=tuple(ring))
+
+    def left(self, consumer_id: str) -> Self:
+        return replace(
+            self,
+            members=tuple(held for held in self.members if held[1].consumer_id != consumer_id),
+            ring=tuple(point for point in self.ring if point[1] != consumer_id),
+        )
+
+    def holder(self, point: int) -> str | None:
+        """The owner of a point of the ring, or None."""
+        at = bisect_left(self.ring, (point,))
+        return self.ring[at][1] if at < len(self.ring) and self.ring[at][0] == point else None
+
+    def owned(self) -> list[OwnedRange]:
+        return joined_ranges(_arcs({point: [held] for point, held in self.ring}, self.axis))
+
+
+@dataclass(frozen=True)
+class Sticky:
+    """Ranges that consumers request, without overlap between consumers or, from 4.0 on, within one.
+
+    Before 4.0 a consumer also owns holes between two of its borders; *is_exact* (from 4.0 on) is the ranges alone.
+    """
+
+    members: tuple[Member, ...] = ()
+    is_exact: bool = False
+    axis: Axis = field(default=SLOTS, repr=False)
+
+    def joined(self, member: Member) -> Self:
+        if not member.ranges:
+            raise ConsumerAssignError(f"consumer {member.label!r} has no hash range: give at least one")
+        for start, end in member.ranges:
+            if not 0 <= start <= end:
+                raise ConsumerAssignError(
+                    f"consumer {member.label!r}: {start} to {end} is not a hash range: it must begin at 0 or "
+                    "later and not end before it begins"
+                )
+        self._require_apart(member)
+        return replace(self, members=(*self.members, member))
+
+    def _require_apart(self, member: Member) -> None:
+        """In order of start, compare each range with the farthest-reaching ones before it: the newcomer's and the
+        others'.
+        """
+        asked = [(*pair, True, member.label) for pair in member.ranges]
+        held = [(*pair, False, other.label) for other in self.members for pair in other.ranges]
+        farthest: dict[bool, tuple[int, int, bool, str]] = {}
+        for each in sorted([*asked, *held]):
+            start, end, is_asked, _ = each
+            for was_asked, before in farthest.items():
+                if before[1] >= start and (was_asked != is_asked or (is_asked and self.is_exact)):
+                    own, other = (each, before) if is_asked else (before, each)
+                    raise ConsumerAssignError(
+                        f"consumer {member.label!r}: hash range {own[0]} to {own[1]} overlaps {other[0]} to {other[1]} "
+                        f"of consumer {other[3]!r}: give ranges that no other consumer has"
+                    )
+            if is_asked not in farthest or farthest[is_asked][1] < end:
+                farthest[is_asked] = each
+
+    def left(self, consumer_id: str) -> Self:
+        return replace(self, members=tuple(held for held in self.members if held.consumer_id != consumer_id))
+
+    def owned(self) -> list[OwnedRange]:
+        if self.is_exact:
+            return joined_ranges(OwnedRange(*pair, held.consumer_id) for held in self.members for pair in held.ranges)
+        borders = sorted(
+            {(border, held.consumer_id) for held in self.members for pair in held.ranges for border in pair}
+        )
+        single = [OwnedRange(border, border, held) for border, held in borders]
+        between = [
+            OwnedRange(low + 1, high - 1, held)
+            for (low, held), (high, other) in pairwise(borders)
+            if held == other and low + 1 < high
+        ]
+        return joined_ranges([*single, *between])
+
+
+def ring_points(name: str, points: int = POINTS) -> list[int]:
+    """A consumer's points on the ring before 4.0, in order of their numbers.
+
+    >>> ring_points("consumer1", 2)
+    [1656011842, 1914695766]
+    """
+    return [sticky_key_hash(f"{name}\0{number}".encode()) for number in range(points)]
+
+
+def points_of_index(name: str, index: int, points: int, axis: Axis) -> list[int]:
+    """A consumer's points on the ring from 4.0 on, including those that others own.
+
+    >>> points_of_index("consumer1", 0, 2, SLOTS_FROM_ONE)
+    [60442, 18366]
+    """
+    return [axis.place(sticky_key_hash(f"{name}\0{index}\0{number}".encode())) for number in range(points)]
+
+
+def _arcs(ring: dict[int, list[str]], axis: Axis) -> list[OwnedRange]:
+    """Each point's range from after the point before it; the range after the last point belongs to the first."""
+    points = sorted(ring)
+    if not points:
+        return []
+    arcs = [(low + 1, high, ring[high]) for low, high in pairwise([axis.start - 1, *points])]
+    if points[-1] < axis.last:
+        arcs.append((points[-1] + 1, axis.last, ring[points[0]]))
+    return [
+        OwnedRange(start, end, held, len(holders), share)
+        for start, end, holders in arcs
+        for share, held in enumerate(holders)
+    ]

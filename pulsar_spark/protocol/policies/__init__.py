@@ -1,0 +1,1 @@
+"""Policies by name, and what they govern: expiry, retention, deduplication, compaction."""

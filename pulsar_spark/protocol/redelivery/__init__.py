@@ -1,0 +1,1 @@
+"""When entries come again, and the letters they become when they come no more."""

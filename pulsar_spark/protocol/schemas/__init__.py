@@ -1,0 +1,1 @@
+"""Schemas of topics, and which of them can read what another wrote."""

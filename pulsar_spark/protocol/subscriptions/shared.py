@@ -1,0 +1,57 @@
+"""Shared: the order in which consumers of a subscription are offered entries.
+
+Rules: PersistentDispatcherMultipleConsumers and AbstractDispatcherMultipleConsumers.getNextConsumer, semantics 2.14
+and 2.15: the best priority level with an available consumer, round robin within it. A round goes twice round a
+level; each round starts one consumer later (0.28: run lengths are ours).
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple, Protocol, TypeVar
+
+
+class InLine(Protocol):
+    """What decides a consumer's place: ``join_order`` counts up over the subscription's life."""
+
+    priority_level: int
+    join_order: int
+
+
+AnyConsumer = TypeVar("AnyConsumer", bound=InLine)
+LAPS = (0, 1)
+"""First a fair share each, then the rest of each consumer's permits."""
+
+
+class Turn(NamedTuple):
+    """One lap of one consumer; *peers* share its level, itself included."""
+
+    consumer: InLine
+    lap: int
+    peers: int
+
+
+def dispatch_order(consumers: Sequence[AnyConsumer]) -> list[AnyConsumer]:
+    """*consumers* by priority level, then by joining: the result of Pulsar's stable sorts on joining.
+
+    >>> from pulsar_spark.protocol.subscriptions.failover import Consumer
+    >>> [c.name for c in dispatch_order([Consumer("1", "a", 1, 0), Consumer("2", "b", 0, 1), Consumer("3", "c", 1, 2)])]
+    ['b', 'a', 'c']
+    """
+    return sorted(consumers, key=lambda c: (c.priority_level, c.join_order))
+
+
+def turns(consumers: Sequence[AnyConsumer], *, start: int) -> list[Turn]:
+    """The turns of *consumers* in order of service: level by level, twice round each, from its *start*-th consumer
+    (modulo their number) on.
+
+    >>> from pulsar_spark.protocol.subscriptions.failover import Consumer
+    >>> three = [Consumer("1", "a", 0, 0), Consumer("2", "b", 0, 1), Consumer("3", "c", 1, 2)]
+    >>> [(turn.consumer.name, turn.lap, turn.peers) for turn in turns(three, start=1)]
+    [('b', 0, 2), ('a', 0, 2), ('b', 1, 2), ('a', 1, 2), ('c', 0, 1), ('c', 1, 1)]
+    """
+    found = []
+    for _, level in groupby(dispatch_order(consumers), key=lambda consumer: consumer.priority_level):
+        peers = list(level)
+        first = start % len(peers)
+        found += [Turn(consumer, lap, len(peers)) for lap in LAPS for consumer in peers[first:] + peers[:first]]
+    return found
