@@ -25,8 +25,21 @@ PUBLIC = {
     "pulsar_spark.schema": "Schemas, with the names of `pulsar.schema`.",
     "pulsar_spark.frames": "DataFrames: publish, consume, read, dead letters.",
     "pulsar_spark.views": "Views over the state of a root.",
+    "pulsar_spark.plots": "Pictures of a root's state, for notebooks.",
+    "pulsar_spark.admin": "Administration of a root, without a JVM.",
+    "pulsar_spark.broker.runner": "A broker in your own program or notebook.",
+    "pulsar_spark.broker.service.process": "A broker for all bundles, until a signal.",
+    "pulsar_spark.storage.session": "Spark sessions.",
+    "pulsar_spark.views.catalog": "Names in a catalog.",
 }
 """Modules whose public names the Python page has, and a sentence for each."""
+NAMES = {
+    "pulsar_spark.broker.runner": ["Broker"],
+    "pulsar_spark.broker.service.process": ["run_broker"],
+    "pulsar_spark.storage.session": ["spark_session"],
+    "pulsar_spark.views.catalog": ["register"],
+}
+"""What is for users of a module that has more."""
 
 
 def markdown(said: str | None) -> str:
@@ -203,8 +216,20 @@ def signature(function: Callable) -> str:
         each.replace(annotation=inspect.Parameter.empty) for each in inspect.signature(function).parameters.values()
     ]
     shown = inspect.Signature([each for each in parameters if each.name not in ("self", "cls")])
-    enumerated = re.sub(r"<(\w+\.\w+): [^>]+>", r"\1", str(shown))
+    enumerated = re.sub(r"<(\w+\.\w+): [^>]+>", r"\1", re.sub(r"<function [\w.]*<lambda>[^>]*>", "...", str(shown)))
     return re.sub(r"<(?:function |class ')?(?:[\w.]+\.)?(\w+)[^>]*>", r"\1", enumerated)  # no addresses
+
+
+def methods_of(owner: type, shown: set[type]) -> list[tuple[str, Callable]]:
+    """The public methods of a class, its own first, then documented ones of its bases, but for bases that are *shown*
+    themselves."""
+    found: dict[str, Callable] = {}
+    for each in owner.__mro__:
+        if each is owner or (each.__module__.startswith("pulsar_spark") and each not in shown):
+            for method, function in vars(each).items():
+                if inspect.isfunction(function) and not method.startswith("_") and (each is owner or function.__doc__):
+                    found.setdefault(method, function)
+    return list(found.items())
 
 
 def python() -> str:
@@ -213,19 +238,16 @@ def python() -> str:
     for name, sentence in PUBLIC.items():
         module = importlib.import_module(name)
         parts += [f"## {name}", sentence]
-        for public in sorted(module.__all__):
+        names = sorted(NAMES.get(name) or module.__all__)
+        shown = {value for value in (getattr(module, public) for public in names) if inspect.isclass(value)}
+        for public in names:
             value = getattr(module, public)
             if inspect.isclass(value) and not issubclass(value, Exception):
                 parts.append(f"### {public}")
                 parts.append(markdown(value.__doc__))
-                methods = [
-                    (method, function)
-                    for method, function in vars(value).items()
-                    if inspect.isfunction(function) and not method.startswith("_")
-                ]
                 rows = [
                     f"| `{method}{cell(signature(function))}` | {cell(first_sentence(function.__doc__))} |"
-                    for method, function in methods
+                    for method, function in methods_of(value, shown)
                 ]
                 if rows:
                     parts.append("\n".join(["| method | what it does |", "|---|---|", *rows]))

@@ -65,11 +65,15 @@ def _layout(root: str | os.PathLike, bundle: str | None) -> Layout:
 class Broker(Described):
     """Serves one bundle of a root on a Spark session until it is stopped.
 
-    ``start`` does not block; process.run_broker does. Leaving the context closes it. Beyond
-    *max_unacked_messages_per_broker* over all Shared subscriptions, those with the most get nothing new; 0 = no limit.
-    With *available_now* it stops when no work is left and no client is connected; messages that wait for a time stay.
-    *delayed_delivery_max_num_buckets* limits the delay index, *housekeeping* keeps tables small. *bundle* names the
-    bundle's folder (see storage.bundles), required if there are several; shared.Shared serves all.
+    ``start`` returns when the broker serves; ``run_broker`` blocks instead. The end of a ``with`` block closes it.
+
+    - ``spark``, ``root``: the session that runs the rounds, and the folder or URL that is served.
+    - ``max_unacked_messages_per_broker``: a limit over all Shared and Key_Shared subscriptions. Above it, those with
+      the most unacknowledged messages get no new ones. 0: no limit.
+    - ``available_now``: stop when no work is left and no client is connected. Messages that wait for a time stay.
+    - ``delayed_delivery_max_num_buckets``: the most buckets of the delay index.
+    - ``housekeeping``: keep tables small in the background.
+    - ``bundle``: the folder of the bundle, required if the root has several.
     """
 
     def __init__(

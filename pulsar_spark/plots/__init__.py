@@ -21,6 +21,8 @@ from pulsar_spark.views.views import create_views, rows_of_bundles
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["backlog", "due_times", "hash_owners", "message_history", "rates", "rounds", "who_got_what"]
+
 
 def backlog(spark: "SparkSession", root: str | os.PathLike, topic: str, *, axes: Axes | None = None) -> Axes:
     """Plot the entries after mark-delete of each subscription of *topic* over time, one step per round.

@@ -55,6 +55,15 @@ def test_the_page_of_policies_has_each_once():
     assert sorted(re.findall(r"^\| `(\w+)`", page, flags=re.MULTILINE)) == sorted(POLICIES)
 
 
+def test_the_page_of_python_has_what_users_call():
+    """Also methods that a class has from its bases."""
+    page = next(page for page in PAGES if page.name == "python.md").read_text(encoding="utf-8")
+    rows = ["subscribe", "create_producer", "send", "acknowledge", "receive", "peek_messages", "stats", "start"]
+    missing = [name for name in rows if f"| `{name}(" not in page]
+    headings = ["Admin", "Broker", "publish", "consume", "spark_session", "backlog", "message_history", "create_views"]
+    assert missing + [name for name in headings if f"\n### {name}\n" not in page] == []
+
+
 def test_commands_in_sentences_are_known():
     assert failures(_names_commands_that_are_known, BY_HAND, name_of) == {}
 
