@@ -80,11 +80,11 @@ class CryptoError(UnreadableMessage):
 
 
 class NewerLayout(InvalidRequest):
-    """A newer release wrote the table."""
+    """A newer release made the table, with a layout that this one does not read."""
 
 
 class OlderLayout(InvalidRequest):
-    """An older release made the root, and its layout could not be upgraded. The root is unchanged."""
+    """An older release made the table, with a layout that this one does not read."""
 
 
 class NotARoot(InvalidRequest):

@@ -11,14 +11,12 @@ from pulsar_spark.storage.delay_index.delay_table import remove_index
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import BundleLease
 from pulsar_spark.storage.processes.starting import starting
-from pulsar_spark.storage.repair.examination import Finding, examine_root
-from pulsar_spark.storage.repair.migrations import migrate_by_hand
+from pulsar_spark.storage.repair.examination import examine_root
 from pulsar_spark.storage.repair.repair import Repaired, repair_root
 from pulsar_spark.storage.store.durability import read_durability, write_durability
 from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REPROCESSING, SCHEMAS
 
-MIGRATE = "pulsar-spark migrate"
 _BROKERS = {spec.name for spec in (*BROKER_TABLES, REPROCESSING, SCHEMAS)}
 
 
@@ -71,22 +69,7 @@ class Doctor:
         to do by hand).
         """
         _require_any(self.layout)
-        findings = examine_root(self.layout)
-        return [finding._asdict() for finding in findings or _older_layout(self.layout)]
-
-    def migrate(self, *, dry_run: bool = False) -> dict:
-        """Upgrade the root to this release's layout, as a broker does at its start.
-
-        The result has the versions ``before`` and ``after``, ``brought`` (what each version between added) and
-        ``changes``, a row per table: ``table``, ``version``, the added ``columns`` and ``error``, the reason if a topic
-        was not upgraded. :class:`NotAllowedError` while a broker serves the root, unless with *dry_run*;
-        :class:`OlderLayout` if the disk refuses the writes.
-        """
-        require_root(self.layout)
-        done = migrate_by_hand(self.layout, dry_run=dry_run)
-        changes = [change._asdict() | {"columns": list(change.columns)} for change in done.changes]
-        brought = [{"version": version, "what": what} for version, what in done.brought.items()]
-        return {"before": done.before, "after": done.after, "brought": brought, "changes": changes}
+        return [finding._asdict() for finding in examine_root(self.layout)]
 
     def repair(
         self, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False
@@ -135,19 +118,6 @@ class Doctor:
         """Set the *durability* for every append from now on, including those of running processes."""
         require_root(self.layout)
         write_durability(self.layout.root, durability)
-
-
-def _older_layout(layout: Layout) -> list[Finding]:
-    """The changes of a migration, for a root whose tables are sound."""
-    done, root = migrate_by_hand(layout, dry_run=True), str(layout.root)
-    if done.before == done.after:
-        text = "the topic lacks the additions of layout {}, and is served without them"
-        return [
-            Finding("older_layout", each.table, root, None, each.error or text.format(each.version), MIGRATE)
-            for each in done.changes
-        ]
-    text = f"the root has layout {done.before}; the next broker upgrades it to {done.after}, or the command does"
-    return [Finding("older_layout", "", root, None, text, MIGRATE)]
 
 
 def _require_any(layout: Layout) -> None:

@@ -40,7 +40,6 @@ from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.layout import DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.processes.lease import BundleLease
 from pulsar_spark.storage.processes.starting import QUERY, begin_starting, end_starting
-from pulsar_spark.storage.repair.migrations import migrate_at_start
 from pulsar_spark.storage.session import check_context
 from pulsar_spark.storage.spark.spark_root import can_read
 from pulsar_spark.storage.store.away import left_root
@@ -198,8 +197,7 @@ class Broker(Described):
             if is_ready and self._tenure.begin(standby_seconds, self._stand_by):
                 begin_starting(self.layout)
                 remove_what_others_left(self.layout, self.broker_id)
-                is_up = self._patiently(lambda: migrate_at_start(self.layout, self.broker_id))
-                if is_up and self._patiently(self._take_over) and self._patiently(self._stream.start):
+                if self._patiently(self._take_over) and self._patiently(self._stream.start):
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
                     self._planner.compile_soon(compile_after_seconds())
                     self._keep_house()

@@ -13,7 +13,6 @@ from pulsar_spark.cli.on_demand import Entry, group_of
 COMMANDS = {
     "doctor": Entry("operations.doctor:doctor", "Check the tables of a root for damage."),
     "repair": Entry("operations.doctor:repair", "Repair broken commits from their data files."),
-    "migrate": Entry("operations.doctor:migrate", "Upgrade a root of an older release to this layout."),
     "produce": Entry("messages.messages:produce", "Publish messages."),
     "consume": Entry("messages.messages:consume", "Receive messages; print ids, keys, properties and sizes."),
     "compact": Entry(

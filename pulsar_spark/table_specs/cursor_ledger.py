@@ -74,7 +74,7 @@ CURSOR_LEDGER = TableSpec(
                 "pending: when the entries are given back unless acknowledged; replay: not to be delivered before; "
                 "cursor: when a consumer that became active begins to receive; "
                 "round: the broker's own clock, by which pending entries, cursors and "
-                "leases fall due (null in rows of older releases, where it is the machine's); "
+                "leases fall due; "
                 "waiting_letter: when it is tried again, null: after this round",
             ),
             (
@@ -159,7 +159,7 @@ CURSOR_LEDGER = TableSpec(
                 "round_time",
                 TIME,
                 "round: the machine's clock; cursor: when a consumer last came or left, or the cursor was "
-                "created, by the broker's own clock (null in rows of older releases); set_aside: when it was; "
+                "created, by the broker's own clock; set_aside: when it was; "
                 "waiting_letter: since when it waits; housekeeping: the round's",
             ),
             (
@@ -184,42 +184,36 @@ CURSOR_LEDGER = TableSpec(
                 pa.string(),
                 "page, range: the number of the lane, a set of sticky-key hashes, whose entries are meant; due = "
                 "virtual positions are meant, the numbers of entries that came due; null = all entries",
-                2,
             ),
             (
                 "main_mark_delete_position",
                 pa.int64(),
                 "cursor with a due lane, or of a topic with chunks: everything up to here is acknowledged, or of the "
                 "due lane, or a part of a chunked message; null = mark_delete_position",
-                2,
             ),
             (
                 "due_mark_delete",
                 pa.int64(),
                 "cursor with a due lane: up to this number all entries that came due are acknowledged",
-                2,
             ),
-            ("due_floor", pa.int64(), "cursor with a due lane: entries below this position are not of it", 2),
+            ("due_floor", pa.int64(), "cursor with a due lane: entries below this position are not of it"),
             (
                 "due_since",
                 TIME,
                 "cursor with a due lane: entries due at or before this are not of it; promotion: the entries with the "
                 "numbers first to last are due after this, and at due_time at the latest",
-                2,
             ),
             (
                 "entries",
                 pa.int64(),
                 "range: the entries it means, those of its lane; null = all, last - first + 1; housekeeping: how many "
                 "files, of log_shortened commits",
-                2,
             ),
             (
                 "positions",
                 pa.binary(),
                 "range of the due lane, in the round that delivers it: the positions of its entries, in the order they "
                 "came due, packed (protocol.packing); else null",
-                2,
             ),
             (
                 "chunks",
@@ -229,7 +223,6 @@ CURSOR_LEDGER = TableSpec(
                 "else null; cursor: where chunked messages begin that are not complete and count as acknowledged, as "
                 "first and last position of stretches in which no other one begins, packed likewise; consumer: "
                 "likewise those kept back from it",
-                2,
             ),
             (
                 "hash_ranges",
@@ -239,14 +232,12 @@ CURSOR_LEDGER = TableSpec(
                 "on the ring of 4.0 from 1 on, modulo 65535), modulus and remainder null; null where nobody has come "
                 "or gone: those of its row before; page of a lane: the hashes "
                 "of the lane, of which only those whose remainder by the modulus is the remainder",
-                2,
             ),
-            ("key_shared_mode", pa.string(), "cursor: AUTO_SPLIT or STICKY on a KeyShared subscription, else null", 2),
+            ("key_shared_mode", pa.string(), "cursor: AUTO_SPLIT or STICKY on a KeyShared subscription, else null"),
             (
                 "allow_out_of_order_delivery",
                 pa.bool_(),
                 "cursor: a KeyShared subscription may deliver the entries of a key out of order; null = it may not",
-                2,
             ),
         )
     ),

@@ -40,21 +40,18 @@ LEDGERS = TableSpec(
                 "delayed_after",
                 pa.int64(),
                 "entries with a deliver time after this instant (microseconds since 1970) wait in the delay index, the "
-                "others do not; null = none waits, or an earlier release numbered the run",
-                2,
+                "others do not; null = none waits",
             ),
             (
                 "chunks_from",
                 pa.int64(),
                 "the position from which to read chunks to put those of the run together; null = it has none, or an "
                 "earlier release numbered it",
-                2,
             ),
             (
                 "has_encoded",
                 pa.bool_(),
                 "some payload of the file is compressed or encrypted; null = none, or an earlier release numbered it",
-                2,
             ),
         )
     ),
@@ -66,29 +63,27 @@ DELAY_INDEX = TableSpec(
     tuple(
         Column(*c)
         for c in (
-            ("bucket", pa.int64(), "number of the bucket; -1 in notes on topic partitions", 2),
-            ("kind", pa.string(), "entry, segment or indexed", 2),
-            ("topic_id", pa.string(), "Delta's id of the topic's table", 2),
-            ("partition", pa.int32(), "partition, -1 where the topic has none", 2),
-            ("due_time", TIME, "entry: its deliver time; segment: that of the partition's first entry in it", 2),
-            ("last_due_time", TIME, "segment: the deliver time of the partition's last entry in it", 2),
-            ("position", pa.int64(), "entry: its position; indexed: the first position of a range", 2),
-            ("last_position", pa.int64(), "indexed: the last position of the range, inclusive", 2),
+            ("bucket", pa.int64(), "number of the bucket; -1 in notes on topic partitions"),
+            ("kind", pa.string(), "entry, segment or indexed"),
+            ("topic_id", pa.string(), "Delta's id of the topic's table"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("due_time", TIME, "entry: its deliver time; segment: that of the partition's first entry in it"),
+            ("last_due_time", TIME, "segment: the deliver time of the partition's last entry in it"),
+            ("position", pa.int64(), "entry: its position; indexed: the first position of a range"),
+            ("last_position", pa.int64(), "indexed: the last position of the range, inclusive"),
             (
                 "sticky_key_hash",
                 pa.int32(),
                 "entry: the hash of its sticky key, that of the first message of a batch; null = it has no key",
-                2,
             ),
-            ("entries", pa.int64(), "segment: entries of the topic partition in it", 2),
-            ("path", pa.string(), "segment: the file of the bucket, by its name in the bucket's folder", 2),
-            ("segment", pa.int32(), "segment: the row group of the file", 2),
+            ("entries", pa.int64(), "segment: entries of the topic partition in it"),
+            ("path", pa.string(), "segment: the file of the bucket, by its name in the bucket's folder"),
+            ("segment", pa.int32(), "segment: the row group of the file"),
             (
                 "since_bucket",
                 pa.int64(),
                 "indexed: buckets with a lower number no longer count for the topic partition; without a topic: the "
                 "number of a bucket that the table has",
-                2,
             ),
         )
     ),

@@ -6,15 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-LAYOUT_VERSION = 2
-"""The layout version that this release creates. A broker migrates older roots when it starts (storage.migrations)."""
-
-SPLIT_LAYOUT_VERSION = 3
-"""The version of roots that are split into bundles, or once were about to be. Tables are unchanged, but releases that
-know only one bundle must refuse such roots."""
-
-NEWEST_LAYOUT_VERSION = SPLIT_LAYOUT_VERSION
-"""Roots of a later version are refused."""
+LAYOUT_VERSION = 4
+"""The only layout that this release reads and writes; tables of another are refused (storage.delta.definitions)."""
 
 TIME = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())
@@ -26,12 +19,9 @@ _MANY = 1000
 
 
 class Column(NamedTuple):
-    """``since`` is the layout version that added the column; older rows have null."""
-
     name: str
     type: pa.DataType
     meaning: str
-    since: int = 1
 
 
 class TableSpec(NamedTuple):
@@ -42,11 +32,7 @@ class TableSpec(NamedTuple):
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema. All columns are nullable, because kinds of rows share a table."""
-        return self.schema_at(LAYOUT_VERSION)
-
-    def schema_at(self, version: int) -> pa.Schema:
-        """The schema in a layout version."""
-        return pa.schema([(column.name, column.type) for column in self.columns if column.since <= version])
+        return pa.schema([(column.name, column.type) for column in self.columns])
 
     def rows(self, rows: list[dict]) -> pa.Table:
         """*rows* as an Arrow table; missing keys are null, unknown ones an error."""

@@ -101,7 +101,7 @@ def round_time(layout: Layout, version: int) -> datetime | None:
 
 
 def broker_time(layout: Layout, version: int) -> datetime | None:
-    """The round's time by the broker's own clock; None also for rounds of older releases."""
+    """The round's time by the broker's own clock; None if it is no longer in the table's log."""
     return _of_round(layout, version, "due_time")
 
 

@@ -21,8 +21,8 @@ from pulsar_spark.storage.session import check_delta, quoted
 from pulsar_spark.storage.spark.spark_root import check_store
 from pulsar_spark.storage.store.store import AnyPath, path_of
 from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
-from pulsar_spark.storage.topics.topics import layout_version, list_topics
-from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LAYOUT_VERSION, TableSpec
+from pulsar_spark.storage.topics.topics import list_topics
+from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, TableSpec
 from pulsar_spark.views.latest import VIEW_TEXTS, view_over
 from pulsar_spark.views.view_specs import VIEWS
 
@@ -39,7 +39,7 @@ def register(
 ) -> dict[str, str]:
     """Register every topic and broker table of the root in *catalog*; return their locations by SQL name.
 
-    SQL views cover all bundles and need this release's layout. Tables of further bundles have the bundle's folder as a
+    SQL views cover all bundles. Tables of further bundles have the bundle's folder as a
     suffix. *schemas* names those of some namespaces (``{"public/default": "broker"}``); *prefix* precedes all others.
     :class:`InvalidConfiguration` if a name is taken by something elsewhere, or two namespaces would share a schema.
     """
@@ -60,8 +60,7 @@ def register(
     registered |= _register_tables(spark, schema, layout.root, {name: at for name, at in tables.items() if at.exists()})
     ranges = bundles_of(layout).ranges
     rows = [f"{schema}.{quoted(_table_of(CURSOR_LEDGER, bundle, layout))}" for bundle in bundles]
-    if registered.keys() >= {*rows} and all(layout_version(bundle) >= LAYOUT_VERSION for bundle in bundles):
-        # an older one lacks columns
+    if registered.keys() >= {*rows}:
         registered |= _register_views(spark, schema, dict(zip(ranges, rows, strict=True)), registered[rows[0]])
     return registered
 

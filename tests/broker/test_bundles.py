@@ -26,7 +26,6 @@ from pulsar_spark.storage.topics.bundles import bundles_of, layout_of, layouts_o
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import LEDGERS, MESSAGES, REQUESTS
 from tests.support.commands import say
-from tests.support.first_release import admitted_by_first_release, unpack
 from tests.support.plain_broker import PlainBroker
 from tests.support.requests import On
 from tests.support.waiting import eventually
@@ -189,16 +188,6 @@ def test_what_is_asked_during_a_split_is_done_once_and_what_is_asked_of_all_by_b
             for broker in (lower, upper):
                 eventually(lambda broker=broker: broker.rounds.bundle.policy(HIGH, "message_ttl_seconds") == 3600)
             assert admin.stats(HIGH)["subscriptions"]["s"]["msgBacklog"] == 7
-
-
-def test_a_root_of_the_first_release_is_brought_up_before_it_is_split(tmp_path):
-    """That release would serve all topics of one that it admits, whatever bundles there are."""
-    layout = unpack(tmp_path)
-    split_bundle(layout)
-    for each in layouts_of(layout):
-        assert admitted_by_first_release(each) == {3}
-        with PlainBroker(layout.root, bundle=each.bundle) as broker:
-            assert all(broker.rounds.bundle.served.holds(name) for name in broker.rounds.bundle.topics)
 
 
 @pytest.mark.local_disk

@@ -18,8 +18,6 @@ from pulsar_spark.link.channel import Channel
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.held_file import machine
 from pulsar_spark.storage.processes.presence import FOREIGN_SECONDS, Presence, presence_folder
-from pulsar_spark.storage.repair.migrations import migrate_root
-from tests.support.first_release import unpack
 from tests.support.processes import Program, broker_process, run
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
@@ -361,12 +359,3 @@ def test_who_has_no_file_any_more_says_it_in_a_request(root):
     presence.end()
     assert not presence.touch()
     client.close()
-
-
-def test_brokers_of_the_first_release_look_at_no_file(tmp_path):
-    layout = unpack(tmp_path)
-    presence = Presence(layout, "idle")
-    assert not presence.touch()
-    migrate_root(layout)
-    assert presence.touch()
-    presence.end()

@@ -13,7 +13,6 @@ from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.broker.requests.drafts import Request
 from pulsar_spark.broker.round import rounds as rounds_module
 from pulsar_spark.cli import app
-from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage.delta.checkpoints import make_checkpoint
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
@@ -101,7 +100,7 @@ def test_other_bundles_are_asked_again_after_a_while_and_what_was_asked_is_forgo
 
 
 @pytest.mark.local_disk
-def test_status_and_migration_are_of_all_bundles(root):
+def test_the_status_is_of_all_bundles(root):
     split_bundle(Layout(root))
     admin = Admin(f"delta:{root}")
     assert admin.broker_status() is None
@@ -110,7 +109,4 @@ def test_status_and_migration_are_of_all_bundles(root):
         assert (found["broker_id"], found["unserved"]) == (upper.broker_id, [str(LOWER)])
         said = CliRunner().invoke(app, ["broker", "status", "--root", str(root)])
         assert said.exit_code == 3 and f"no broker serves bundle {LOWER}" in said.stdout
-        with pytest.raises(NotAllowedError, match=upper.broker_id):
-            admin.migrate()
-    assert admin.migrate()["before"] == admin.migrate()["after"] == 3
-    assert admin.migrate(dry_run=True)["after"] == 3 and admin.doctor() == []
+    assert admin.doctor() == []

@@ -13,15 +13,11 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker.bundle.split import split_bundle
-from pulsar_spark.errors import NewerLayout, NotAllowedError
+from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange
-from pulsar_spark.storage.delta import definitions
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.durability import write_durability
-from pulsar_spark.storage.topics import topics
 from pulsar_spark.storage.topics.bundles import add_bundle, bundles_of
-from pulsar_spark.storage.topics.topics import layout_version, prepare_root
-from pulsar_spark.table_specs import LAYOUT_VERSION, SPLIT_LAYOUT_VERSION
 from tests.broker.test_bundles import HIGH, LOW, LOWER, UPPER, both
 from tests.support.faults import faults
 from tests.support.plain_broker import PlainBroker
@@ -155,15 +151,3 @@ def test_a_split_that_was_decided_is_not_split_once_more_by_asking_again(used, m
 def decided(layout: Layout, served: BundleRange) -> BundleRange | None:
     """The same that writes nothing where it would be the last step."""
     return None if served != bundles_of(layout).range_of(layout.bundle) else add_bundle(layout, served)
-
-
-def test_releases_that_know_one_bundle_are_refused(used, monkeypatch):
-    """Whatever they ask: the number is in the first commit of each table, where they look before anything else."""
-    assert layout_version(Layout(used)) == LAYOUT_VERSION
-    split_bundle(Layout(used))
-    assert layout_version(Layout(used)) == SPLIT_LAYOUT_VERSION
-    monkeypatch.setattr(definitions, "NEWEST_LAYOUT_VERSION", LAYOUT_VERSION)
-    monkeypatch.setattr(topics, "_versions", {})
-    for use in (lambda: prepare_root(Layout(used)), lambda: pulsar.Client(f"delta:{used}").create_producer(LOW)):
-        with pytest.raises(NewerLayout, match="has layout 3, this release reads up to 2"):
-            use()

@@ -14,8 +14,7 @@ from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import BundleLease
 from pulsar_spark.storage.store.durability import ENVIRONMENT
-from pulsar_spark.table_specs import REQUESTS
-from tests.support.first_release import unpack
+from pulsar_spark.table_specs import LAYOUT_VERSION, REQUESTS
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +34,7 @@ def run(layout):
 
 
 def test_doctor_and_repair(run, layout):
-    assert run("doctor").strip() == "sound, layout 2"
+    assert run("doctor").strip() == f"sound, layout {LAYOUT_VERSION}"
     table = layout.broker_table("requests")
     version = AppendTable(table).append(REQUESTS.rows([dict(request_id="r")]))
     commit = table / "_delta_log" / f"{version:020d}.json"
@@ -52,7 +51,7 @@ def test_doctor_and_repair(run, layout):
     commit.write_text("")
     assert "--forget" in run("repair", code=1)
     assert "lost" in run("repair", "--forget")
-    assert run("doctor").strip() == "sound, layout 2"
+    assert run("doctor").strip() == f"sound, layout {LAYOUT_VERSION}"
 
 
 def test_a_commit_that_the_disk_does_not_give_is_named_and_mended(run, layout):
@@ -66,7 +65,7 @@ def test_a_commit_that_the_disk_does_not_give_is_named_and_mended(run, layout):
     [finding] = json.loads(run("doctor", "--json", code=1))
     assert (finding["kind"], finding["version"]) == ("broken_commit", version) and "directory" in finding["text"]
     run("repair")
-    assert run("doctor").strip() == "sound, layout 2"
+    assert run("doctor").strip() == f"sound, layout {LAYOUT_VERSION}"
 
 
 def test_durability(run):
@@ -120,20 +119,3 @@ def test_every_command_that_a_message_names_is_there():
             assert not inner or is_alone or words[1] in inner, f"{path} names 'pulsar-spark {' '.join(words)}'"
             named += 1
     assert named > 10
-
-
-def test_migrate_says_from_where_to_where_and_what(tmp_path):
-    root = unpack(tmp_path).root
-
-    def run(*arguments: str, code: int = 0) -> list[str]:
-        done = CliRunner().invoke(app, [*arguments, "--root", str(root)])
-        assert done.exit_code == code, (done.output, done.exception)
-        return done.output.strip().splitlines()
-
-    assert "pulsar-spark migrate" in re.sub(r"[\s│]+", " ", " ".join(run("doctor", code=1)))
-    rehearsed = run("migrate", "--dry-run")
-    assert rehearsed[-1] == "layout 1 -> 2 (dry run)" and rehearsed[-2].startswith("layout 2: columns for Key_Shared")
-    assert run("migrate") == [*rehearsed[:-1], "layout 1 -> 2"]
-    assert run("migrate") == ["layout 2"] and run("doctor") == ["sound, layout 2"]
-    [line] = run("migrate", "--json")
-    assert json.loads(line) == {"before": 2, "after": 2, "brought": [], "changes": []}

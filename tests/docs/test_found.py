@@ -11,7 +11,7 @@ QUESTIONS = {
     "Which subscription types are there?": ("Subscription types", "Key_Shared"),
     "How do I monitor it?": ("Monitoring", "msgBacklog"),
     "How do I run it on a cluster?": ("Clusters", "spark-submit"),
-    "How do I upgrade?": ("Upgrades", "pulsar-spark migrate"),
+    "How do I upgrade?": ("Upgrades", "new root"),
     "Should I take Kafka or Pulsar instead?": ("Compared with Pulsar, Kafka and SQS", "Take it if"),
     "Which rules differ from Pulsar's?": ("what differs", "transactions"),
     "What did a broker that died leave?": ("what a crash leaves", "repairs it"),

@@ -13,7 +13,6 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames import publish
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.repair.migrations import migrate_root
 from pulsar_spark.storage.topics.bundles import layouts_of
 from pulsar_spark.storage.topics.topics import create_topic, delete_topic, prepare_root, read_topic
 from pulsar_spark.views import create_views
@@ -21,7 +20,6 @@ from pulsar_spark.views.catalog import broker_table, register, topic_table
 from pulsar_spark.views.latest import VIEW_TEXTS
 from tests.broker.test_bundles import HIGH, LOW
 from tests.support.commands import say
-from tests.support.first_release import unpack
 from tests.support.plain_broker import PlainBroker
 
 NAMES = ["acme/billing/Orders", "acme/billing/orders", "acme/billing/o=r-d:e.rs", "a/_b/t"]
@@ -61,15 +59,6 @@ def test_a_name_taken_by_another_root_is_an_error(spark, root, layout, tmp_path)
     register(spark, layout, prefix="taken_")
     with pytest.raises(InvalidConfiguration, match="lies in"):
         register(spark, other, prefix="taken_")
-
-
-def test_an_older_root_has_its_views_once_it_is_brought_up(spark, tmp_path):
-    layout, view = unpack(tmp_path), broker_table("housekeeping", prefix="older_")
-    assert broker_table("cursor_ledger", prefix="older_") in (names := register(spark, layout, prefix="older_"))
-    assert view not in names
-    migrate_root(layout)
-    assert view in register(spark, layout, prefix="older_")
-    assert spark.table(view).count() == 0
 
 
 def test_a_prefix_cannot_leave_its_quotes(spark, layout):

@@ -10,7 +10,7 @@ from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.entries import slices
 from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.topics.topics import create_topic
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import DELIVERED, MESSAGES
 from tests.admin.broker_double import number
 from tests.support.positions import read_positions
 
@@ -98,8 +98,7 @@ def test_thousands_of_ranges_make_no_longer_plan(spark, layout, topic):
 
 def test_the_payload_may_be_left_out(spark, layout, topic):
     read = read_positions(spark, layout, topic, [PositionRange(0, 0, 0)], with_payload=False)
-    delivered = {column.name for column in MESSAGES.columns if column.since == 1}
-    assert set(read.columns) == delivered - {"payload"} | {"ledger_id", "position", "redelivery_count"}
+    assert set(read.columns) == {*DELIVERED} - {"payload"} | {"ledger_id", "position", "redelivery_count"}
     chosen = read_positions(spark, layout, topic, [PositionRange(0, 0, 0)], columns=["payload"])
     assert chosen.columns == ["payload", "partition", "ledger_id", "position", "redelivery_count"]
 

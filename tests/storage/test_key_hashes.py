@@ -11,15 +11,12 @@ from deltalake import DeltaTable
 
 from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.delta import data_files
-from pulsar_spark.storage.entries.entries import read_slice
 from pulsar_spark.storage.entries.key_hashes import is_by_hash, read_hashes, unhashed_keys
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers.ledgers import ledgers_of_topic
-from pulsar_spark.storage.topics.topics import Topic, create_topic, read_topic
-from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
+from pulsar_spark.storage.topics.topics import Topic, create_topic
+from pulsar_spark.table_specs import DELIVERED, KEY_FLAGS, MESSAGES
 from tests.conftest import START
 from tests.storage.test_entries import published, run
-from tests.support.first_release import FLIGHTS, ORDERS, unpack
 
 NOBODY = sticky_key_hash(NONE_KEY)
 
@@ -59,7 +56,7 @@ def test_what_is_stored_holds_whatever_the_key_is(topic):
     assert found == [7, 2**31 - 1, 0, 2**31 - 1, 0]
 
 
-@pytest.mark.parametrize("columns", [None, MESSAGES.schema_at(1).names], ids=["layout 2", "layout 1"])
+@pytest.mark.parametrize("columns", [None, list(DELIVERED)], ids=["null", "no column"])
 def test_without_it_the_keys_are_hashed(topic, columns):
     keys = [
         (dict(partition_key="k"), b"k"),
@@ -181,17 +178,3 @@ def test_several_runs_follow_each_other_and_one_without_keys_is_not_read(topic):
     found = read_hashes(topic.path, [held.part(102, 103), keyless, held.part(100, 100)]).tolist()
     assert found == [hash_of(b"c"), hash_of(b"d"), NOBODY, NOBODY, hash_of(b"a")]
     assert read_hashes(topic.path, []).tolist() == []
-
-
-def test_rows_of_the_first_release(tmp_path):
-    layout = unpack(tmp_path)
-    found = read_topic(layout, FLIGHTS), read_topic(layout, ORDERS)
-    hashed = set()
-    for topic in found:
-        for ledgers in ledgers_of_topic(layout, topic.topic_id).values():
-            for part in ledgers.runs:
-                keys = read_slice(topic.path, [part], ["partition_key"])["partition_key"].to_pylist()
-                expected = [NOBODY if key is None else hash_of(key.encode()) for key in keys]
-                assert read_hashes(topic.path, [part]).tolist() == expected
-                hashed |= set(keys)
-    assert hashed == {None, "a", "k"}

@@ -1,4 +1,4 @@
-"""A table whose log begins later is known, mended and brought up as any other."""
+"""A table whose log begins later is known and mended as any other."""
 
 import json
 import os
@@ -9,7 +9,6 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.errors import CorruptState, LogShortened
 from pulsar_spark.storage.delta.checkpoints import checkpoints, make_checkpoint
 from pulsar_spark.storage.delta.definitions import read_definition
@@ -18,14 +17,13 @@ from pulsar_spark.storage.delta.scan import dataset_of, open_table
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledgers import ledgers_of_topic, read_ledgers
-from pulsar_spark.storage.repair.migrations import raise_layout
-from pulsar_spark.storage.topics.bundles import layouts_of
-from pulsar_spark.storage.topics.topics import delete_topic, read_topic
+from pulsar_spark.storage.topics.partitions import raise_partitions
+from pulsar_spark.storage.topics.topics import create_topic, delete_topic, read_topic
 from pulsar_spark.storage.upkeep import shortening
 from pulsar_spark.storage.upkeep.housekeeping import Needs, keep_house
 from pulsar_spark.storage.upkeep.joining import FILES, files_of, join
 from pulsar_spark.storage.upkeep.shortening import shorten
-from pulsar_spark.table_specs import LAYOUT_VERSION, REQUESTS, SPLIT_LAYOUT_VERSION
+from pulsar_spark.table_specs import REQUESTS
 from tests.broker.hostile import commit_file
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
@@ -90,29 +88,16 @@ def test_it_is_known_by_its_first_commit_wherever_that_is(engine):
 
 def test_what_a_table_is_counts_as_it_was_said_last_whatever_a_shortening_that_was_killed_left(engine):
     """It had kept the first commit, and not removed it yet, when that was replaced."""
-    path = engine.layout.broker_table("requests")
+    path = create_topic(engine.layout, "parted", 2).path
     log, names = TableLog(path), {*(path / "_delta_log").iterdir()}
     log.keep_first_commit()
-    raise_layout(engine.layout, SPLIT_LAYOUT_VERSION)
+    raise_partitions(engine.layout, "parted", 3)
     for _ in range(2):
         log.keep_first_commit()
     assert {*log.folder.iterdir()} == names | {log.folder / FIRST_COMMIT}
     log.file(0).unlink()
     (description,) = (action["metaData"]["description"] for action in log.first_actions() if "metaData" in action)
-    assert json.loads(description)["layout_version"] == SPLIT_LAYOUT_VERSION
-
-
-def test_a_split_refuses_older_releases_where_nobody_kept_the_first_commit(engine):
-    """Delta's own clean-up keeps none."""
-    shortened(engine, "ledgers")
-    (table(engine, "ledgers") / "_delta_log" / FIRST_COMMIT).unlink()
-    assert read_definition(table(engine, "ledgers")).layout_version == LAYOUT_VERSION
-    split_bundle(engine.layout)
-    assert {
-        read_definition(each.broker_table(name)).layout_version
-        for each in layouts_of(engine.layout)
-        for name in ("cursor_ledger", "ledgers", "requests")
-    } == {SPLIT_LAYOUT_VERSION}
+    assert json.loads(description)["partitions"] == 3
 
 
 def test_a_commit_that_goes_as_it_is_read_is_one_of_a_shortened_log(engine, monkeypatch):

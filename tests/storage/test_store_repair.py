@@ -1,5 +1,5 @@
-"""What is lost or spoilt of a root in an object store is found, said, and mended where the data is there, as on a disk;
-a root of the first release that was copied there is brought up."""
+"""What is lost or spoilt of a root in an object store is found, said, and mended where the data is there, as on
+a disk."""
 
 import json
 import threading
@@ -16,11 +16,9 @@ from pulsar_spark.storage.processes import lease as lease_module
 from pulsar_spark.storage.processes.lease import BundleLease
 from pulsar_spark.storage.repair import repair
 from pulsar_spark.storage.repair.mending import mend_topic
-from pulsar_spark.storage.topics.topics import create_topic, layout_version, prepare_root, read_topic
-from pulsar_spark.table_specs import LAYOUT_VERSION
+from pulsar_spark.storage.topics.topics import create_topic, prepare_root, read_topic
 from tests.broker.test_disk import TOPIC, ask
 from tests.storage.test_repair import state, tables
-from tests.support.first_release import ORDERS, unpack
 from tests.support.object_store import asking, messages, new_layout, new_root, wait_shortly
 from tests.support.requests import On
 from tests.support.s3_proxy import PASS, SLOW_DOWN, s3_proxy
@@ -166,25 +164,10 @@ def test_nothing_is_mended_while_a_broker_serves_and_one_that_is_gone_serves_non
     renewing.start()
     admin = Admin(f"delta:{layout.root}")
     try:
-        for ask_for in (admin.repair, admin.migrate):
-            with pytest.raises(NotAllowedError, match="somebody.*stop it first"):
-                ask_for()
+        with pytest.raises(NotAllowedError, match="somebody.*stop it first"):
+            admin.repair()
     finally:
         stop.set()
         renewing.join()
-    assert admin.repair() == [] and admin.migrate()["changes"] == []
+    assert admin.repair() == []
     assert admin.repair("delay-index")[0]["is_done"]
-
-
-def test_a_root_that_was_copied_there_is_brought_up(in_store, tmp_path):
-    old, layout = unpack(tmp_path), Layout(new_root())
-    for file in (each for each in old.root.rglob("*") if each.is_file()):
-        (layout.root / file.relative_to(old.root).as_posix()).write_bytes(file.read_bytes())
-    admin = Admin(f"delta:{layout.root}")
-    assert {found["kind"] for found in admin.doctor()} == {"older_layout"}
-    would = admin.migrate(dry_run=True)
-    assert layout_version(layout) == 1
-    read_topic(layout, ORDERS)
-    done = admin.migrate()
-    assert (done["before"], done["after"], done["changes"]) == (1, LAYOUT_VERSION, would["changes"])
-    assert layout_version(layout) == LAYOUT_VERSION and admin.doctor() == [] and admin.migrate()["changes"] == []

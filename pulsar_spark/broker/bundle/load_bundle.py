@@ -56,7 +56,7 @@ def load_bundle(
         bundle.round, bundle.version, bundle.epoch = latest.round, latest.version, latest.round_row["epoch"]
         bundle.requests_version, bundle.broker_id = latest.round_row["requests_version"], latest.round_row["broker_id"]
         wall = to_micros(latest.round_row["round_time"])
-        bundle.now = Instant(to_micros(latest.round_row["due_time"]) if latest.round_row["due_time"] else wall, wall)
+        bundle.now = Instant(to_micros(latest.round_row["due_time"]), wall)
         bundle.requests_committed = bundle.requests_version
     bundle.scan()
     bundle.set_aside = dict(latest.set_aside)

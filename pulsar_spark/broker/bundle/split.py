@@ -3,8 +3,7 @@
 The serving broker ends its round and hands the bundle over. The new bundle is a clone of the tables, whose files never
 change, so deliveries and round numbers are kept. Writes in order, and what a crash after each leaves:
 
-1. The layout version, by which older releases refuse the root, and a round of the whole, which fences its broker:
-   nothing else.
+1. A round of the whole, which fences its broker: nothing else.
 2. The clone, its first round, and requests that close its consumers: an unknown folder, which the next split removes.
 3. The round of the lower part, which **decides**, unless another was committed since 1. It records the removed
    consumers.
@@ -38,11 +37,10 @@ from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.delta.table_lock import lock_where_there_is_one
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import BundleLease, Holder
-from pulsar_spark.storage.repair.migrations import migrate_at_start, raise_layout
 from pulsar_spark.storage.store.durability import is_durable, sync_tree
 from pulsar_spark.storage.topics.announcements import announcements_folder
 from pulsar_spark.storage.topics.bundles import add_bundle, bundles_of
-from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REQUESTS, SPLIT_LAYOUT_VERSION
+from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REQUESTS
 
 UNLOADED = "unloaded"
 HAND_OVER_SECONDS, LOOK_SECONDS = 60.0, 0.2
@@ -68,7 +66,6 @@ def split_bundle(
     if not tenure.begin(standby_seconds=0):
         raise _refused(layout, lease.holder(), "took it meanwhile")
     try:
-        migrate_at_start(layout, broker_id)
         return _split(layout, at, broker_id, now)
     finally:
         stopping.set()
@@ -114,7 +111,6 @@ def _split(layout: Layout, at: int | None, broker_id: str, now: Callable[[], int
                 "completed now: see 'pulsar-spark bundles list', and split one of these"
             )
         return lower, upper
-    raise_layout(layout, SPLIT_LAYOUT_VERSION)
     whole = rounds_of(layout)
     whole.take_over()
     append_requests(layout, whole.take_waiting())

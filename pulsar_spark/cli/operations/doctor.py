@@ -1,11 +1,11 @@
-"""``pulsar-spark doctor``, ``repair``, ``migrate`` and ``durability``: a root's health, without broker or Java."""
+"""``pulsar-spark doctor``, ``repair`` and ``durability``: a root's health, without broker or Java."""
 
 from typing import Annotated
 
 import typer
 
 from pulsar_spark.cli.common import Json, Root, admin, print_done, print_json, print_table
-from pulsar_spark.storage.topics.topics import layout_version
+from pulsar_spark.table_specs import LAYOUT_VERSION
 
 UNSOUND = 1
 app = typer.Typer(no_args_is_help=True)
@@ -25,7 +25,7 @@ def doctor(root: Root, as_json: Json = False):
             [(found["kind"], found["table"], found["text"], found["command"]) for found in findings],
         )
     else:
-        typer.echo(f"sound, layout {layout_version(asked.layout)}")
+        typer.echo(f"sound, layout {LAYOUT_VERSION}")
     if findings:
         raise typer.Exit(UNSOUND)
 
@@ -60,32 +60,6 @@ def repair(
         if not done:
             typer.echo("nothing to repair")
     if not all(mended["is_done"] for mended in done):
-        raise typer.Exit(UNSOUND)
-
-
-def migrate(
-    root: Root,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
-    as_json: Json = False,
-):
-    """Upgrade a root of an older release to this release's layout, as its next broker would. Older releases cannot use
-    the root after that. Exit code 1: a topic was not upgraded; the output gives the reason.
-    """
-    done = admin(root).migrate(dry_run=dry_run)
-    left = [change for change in done["changes"] if change["error"]]
-    if as_json:
-        print_json(done)
-    else:
-        for change in done["changes"]:
-            columns = ", ".join(change["columns"]) or "no new column"
-            typer.echo(f"{change['table']}: {change['error'] or columns}")
-        if done["before"] == done["after"]:
-            typer.echo(f"layout {done['after']}")
-        else:
-            for step in done["brought"]:
-                typer.echo(f"layout {step['version']}: {step['what']}")
-            typer.echo(f"layout {done['before']} -> {done['after']}{' (dry run)' if dry_run else ''}")
-    if left:
         raise typer.Exit(UNSOUND)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pulsar_spark.client.sending.send_outcomes import ChunkedSend
 from pulsar_spark.protocol.keys.sticky_key import sticky_key, sticky_key_hash
-from pulsar_spark.table_specs import MESSAGE_KEYS, MESSAGES
+from pulsar_spark.table_specs import DELIVERED, MESSAGE_KEYS, MESSAGES
 
 
 class Outgoing(NamedTuple):
@@ -53,10 +53,6 @@ class Entry(NamedTuple):
     def is_given_up(self) -> bool:
         """Whether it is a chunk of a failed message."""
         return self.whole is not None and self.whole.error is not None
-
-
-_EVERY_COLUMN = frozenset(MESSAGES.schema_at(1).names)
-"""The columns of every file. It has others only if they have values, because empty columns take time too."""
 
 
 class Places(NamedTuple):
@@ -117,7 +113,7 @@ def publish_rows(
     further = said("columns")
     for name in set().union(*filter(None, further)):
         given[name] = column(name, [each and each.get(name) for each in further])
-    written = pa.schema([field for field in MESSAGES.schema if field.name in given or field.name in _EVERY_COLUMN])
+    written = pa.schema([field for field in MESSAGES.schema if field.name in given or field.name in DELIVERED])
     arrays = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in written]
     places = Places(entry_ids.tolist(), batch_indexes.tolist(), partitions.tolist())
     return pa.Table.from_arrays(arrays, schema=written), places

@@ -30,11 +30,11 @@ from pulsar_spark.frames.reading.payloads import Decoding, plain_or_refused
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.protocol.keys.lanes import LaneHashes
 from pulsar_spark.storage.entries.key_hashes import unhashed_keys
-from pulsar_spark.storage.entries.slices import DELIVERED, Piece, PositionRange, find_pieces, read_pieces
+from pulsar_spark.storage.entries.slices import Piece, PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import has_context
 from pulsar_spark.storage.topics.topics import Topic
-from pulsar_spark.table_specs import HASH, KEY_COLUMNS, KEY_FLAGS
+from pulsar_spark.table_specs import DELIVERED, HASH, KEY_COLUMNS, KEY_FLAGS
 from pulsar_spark.transforms.sticky_keys import by_key, with_hash
 
 ConsumeFunction = Callable[[DataFrame, Delivery], object]

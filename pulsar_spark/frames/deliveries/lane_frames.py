@@ -17,10 +17,10 @@ from pulsar_spark.frames.deliveries.published_files import read_published
 from pulsar_spark.protocol.keys.lanes import LaneHashes
 from pulsar_spark.protocol.keys.sticky_key import MAX_HASH
 from pulsar_spark.storage.entries.key_hashes import is_by_hash, read_hashes, unhashed_keys
-from pulsar_spark.storage.entries.slices import DELIVERED, MAX_BOUNDS, PositionRange, find_pieces, read_pieces
+from pulsar_spark.storage.entries.slices import MAX_BOUNDS, PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import Topic
-from pulsar_spark.table_specs import HASH
+from pulsar_spark.table_specs import DELIVERED, HASH
 from pulsar_spark.transforms.lane_hashes import is_of_lane
 from pulsar_spark.transforms.sticky_keys import with_hash
 

@@ -16,10 +16,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.entries.lost import is_as_published
-from pulsar_spark.storage.entries.slices import DELIVERED, PositionRange, by_partition
+from pulsar_spark.storage.entries.slices import PositionRange, by_partition
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import Topic
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import DELIVERED, MESSAGES
 from pulsar_spark.transforms.stretches import Stretches, numbers
 
 MOST_FILES = 32

@@ -25,12 +25,12 @@ from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange
 from pulsar_spark.frames.deliveries.row_split import PLACE, SPLIT_SCHEMA, Job, Jobs, Splitter, same_in_all, with_values
 from pulsar_spark.frames.deliveries.split_folder import SplitFolder
 from pulsar_spark.storage.entries.lost import is_as_published
-from pulsar_spark.storage.entries.slices import DELIVERED
 from pulsar_spark.storage.entries.topic_files import READ_ERRORS
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import runs_here
 from pulsar_spark.storage.store.store import AnyPath, store_of
 from pulsar_spark.storage.topics.topics import Topic
+from pulsar_spark.table_specs import DELIVERED
 
 LEAST_ENTRIES = 100_000
 """The fewest entries, of all consumers together, that are worth a split."""

@@ -27,13 +27,13 @@ from pulsar_spark.protocol.redelivery.letters import (
 from pulsar_spark.storage.cursor_ledger.reprocessing import Reprocessing
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import check_opens
-from pulsar_spark.storage.entries.slices import DELIVERED, PositionRange
+from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.spark.spark_root import layout_for_frames
 from pulsar_spark.storage.topics.letter_topics import letter_topic
 from pulsar_spark.storage.topics.topics import Topic, check_layout
-from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES, REPROCESSING
+from pulsar_spark.table_specs import DELIVERED, KEY_FLAGS, MESSAGES, REPROCESSING
 
 LETTER_COLUMNS = (
     "message_id",

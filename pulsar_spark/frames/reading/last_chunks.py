@@ -7,9 +7,8 @@ import pyarrow as pa
 
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.storage.chunks.chunk_rows import SpansOf, rows_of_chunks
-from pulsar_spark.storage.entries.slices import DELIVERED
 from pulsar_spark.storage.topics.topics import Topic
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import DELIVERED, MESSAGES
 
 MOST_ROWS, MOST_RUNS = 1 << 14, 1 << 10
 _PLACE = ("partition", "publish_id")

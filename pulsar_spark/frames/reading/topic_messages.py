@@ -23,12 +23,12 @@ from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import check_opens
-from pulsar_spark.storage.entries.slices import DELIVERED, PositionRange, pieces_of, read_pieces
+from pulsar_spark.storage.entries.slices import PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledgers import ledgers_until
 from pulsar_spark.storage.spark.spark_root import layout_for_frames
 from pulsar_spark.storage.topics.topics import Topic, resolve_topic
-from pulsar_spark.table_specs import KEY_FLAGS
+from pulsar_spark.table_specs import DELIVERED, KEY_FLAGS
 from pulsar_spark.transforms.chunks import is_chunk
 
 

@@ -21,7 +21,6 @@ from pulsar_spark.storage.delta.table_lock import lock_where_there_is_one
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.store import AnyPath
-from pulsar_spark.storage.topics.topics import layout_version
 from pulsar_spark.table_specs import REPROCESSING
 
 SELECTION = "selection"
@@ -62,7 +61,7 @@ class Reprocessing:
         self.path: AnyPath = layout.root_table(REPROCESSING.name)
 
     def create(self) -> None:
-        create_table(self.path, REPROCESSING, layout_version=layout_version(self._layout))
+        create_table(self.path, REPROCESSING)
 
     def exists(self) -> bool:
         return (self.path / "_delta_log").is_dir()

@@ -1,7 +1,7 @@
 """Create tables, and read what their first commit says they are.
 
 That commit's description is JSON with the table's name and layout version. So creation is atomic, and tables of other
-programs or newer releases are recognised before any data is read.
+programs or other releases are recognised before any data is read.
 """
 
 import json
@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot
+from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot, OlderLayout
 from pulsar_spark.storage.delta.commits import WRITER_VERSION
 from pulsar_spark.storage.delta.dropped import create_where_nothing_is, is_dropped, is_rest
 from pulsar_spark.storage.delta.log import TableLog
@@ -26,8 +26,9 @@ from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder, sync_parents
 from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
-from pulsar_spark.table_specs import LAYOUT_VERSION, NEWEST_LAYOUT_VERSION, TableSpec
+from pulsar_spark.table_specs import LAYOUT_VERSION, TableSpec
 
+OLDER_LAYOUT_REMEDY = "read it with the release that wrote it, and publish its messages into a new root"
 FORMAT, _CONFIGURATION = "pulsar_spark", {"delta.enableChangeDataFeed": "true"}
 
 
@@ -35,7 +36,6 @@ class Definition(NamedTuple):
     """What the creating commit says about a table."""
 
     table: str
-    layout_version: int
     table_id: str
     properties: dict
 
@@ -47,9 +47,8 @@ def create_table(
     partition_by: tuple[str, ...] = (),
     statistics_of: tuple[str, ...] = (),
     not_null: tuple[str, ...] = (),
-    layout_version: int = LAYOUT_VERSION,
 ) -> bool:
-    """Create the table with *layout_version* unless it exists; whether this call created it.
+    """Create the table unless it exists; whether this call created it.
 
     *properties* extend its definition. Spark collects statistics of *statistics_of* (empty: of all columns). Delta
     refuses nulls in *not_null* ("Column Invariants").
@@ -57,13 +56,13 @@ def create_table(
     if TableLog(path).latest() >= 0 and not is_rest(path):
         return False
     description = json.dumps(
-        {"format": FORMAT, "table": spec.name, "layout_version": layout_version, **(properties or {})}, sort_keys=True
+        {"format": FORMAT, "table": spec.name, "layout_version": LAYOUT_VERSION, **(properties or {})}, sort_keys=True
     )
     configuration = _CONFIGURATION | (
         {"delta.dataSkippingStatsColumns": ",".join(statistics_of)} if statistics_of else {}
     )
     table = path_of(path)
-    schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema_at(layout_version)])
+    schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema])
 
     def draw(draft: AnyPath) -> AnyPath:
         forks.use()
@@ -124,8 +123,8 @@ def _create_beside(table: AnyPath, draw: Callable[[AnyPath], AnyPath]) -> bool:
 def read_definition(path: str | os.PathLike) -> Definition:
     """The table's definition; FileNotFoundError without a table.
 
-    :class:`NotARoot` for another program's table, :class:`NewerLayout` for a newer release's, :class:`CorruptState` for
-    an incomplete one.
+    :class:`NotARoot` for another program's table, :class:`OlderLayout` or :class:`NewerLayout` for another layout,
+    :class:`CorruptState` for an incomplete one.
     """
     log = TableLog(path)
     if log.latest() < 0 and not (log.folder / "_last_checkpoint").exists():
@@ -172,9 +171,9 @@ def parse_definition(path: str | os.PathLike, description: str | None, table_id:
     if not is_ours:
         raise NotARoot(f"table {str(path)!r} was not made by pulsar_spark: give another root")
     version = properties.pop("layout_version")
-    if version > NEWEST_LAYOUT_VERSION:
-        raise NewerLayout(
-            f"table {str(path)!r} has layout {version}, this release reads up to {NEWEST_LAYOUT_VERSION}: install a "
-            "newer pulsar_spark, with 'pip install --upgrade pulsar_spark'"
-        )
-    return Definition(properties.pop("table"), version, table_id, properties)
+    has = f"table {str(path)!r} has layout {version}, this release reads layout {LAYOUT_VERSION} alone"
+    if version > LAYOUT_VERSION:
+        raise NewerLayout(f"{has}: install a newer pulsar_spark, with 'pip install --upgrade pulsar_spark'")
+    if version < LAYOUT_VERSION:
+        raise OlderLayout(f"{has}: {OLDER_LAYOUT_REMEDY}")
+    return Definition(properties.pop("table"), table_id, properties)

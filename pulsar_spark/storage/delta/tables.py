@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pulsar_spark.errors import BrokerFenced, NewerLayout
+from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.delta.actions import HOUSEKEEPING
 from pulsar_spark.storage.delta.commits import commit
 from pulsar_spark.storage.delta.data_files import place_files, write_files
@@ -131,15 +131,12 @@ class AppendTable:
         """Append *rows* directly after version *expected*; returns the new version. *concerns* names all that they
         concern, if known.
 
-        :class:`BrokerFenced` if another writer has changed data since, or a newer release migrated the root.
+        :class:`BrokerFenced` if another writer has changed data since.
         """
-        try:
-            self._update()
-            self._check_fence(expected)
-            adds = write_files(self._folder, rows, self._is_partitioned, is_sparse=True)
-            return self._commit(adds, {}, lambda seen: self._check_fence(expected), concerns)
-        except NewerLayout as newer:
-            raise BrokerFenced(f"a newer release wrote the root: {newer}") from newer
+        self._update()
+        self._check_fence(expected)
+        adds = write_files(self._folder, rows, self._is_partitioned, is_sparse=True)
+        return self._commit(adds, {}, lambda seen: self._check_fence(expected), concerns)
 
     def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
         """Replace files of *version* by *adds* with the same rows; without *adds* the rows go, as housekeeping. Returns
@@ -240,7 +237,7 @@ class AppendTable:
         self._known = self._log.latest(self._known)
 
     def _check_life(self) -> None:
-        """Notice a migration or a new table; :class:`NewerLayout` for a newer release's layout."""
+        """Notice a new first commit, or a new table; errors of :func:`read_definition`."""
         now = self._log.life()
         if now == self._life or None in (now, self._life):
             return

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type
 
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.positions import expanded
@@ -23,16 +22,12 @@ from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.topics.topics import Topic
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import DELIVERED, MESSAGES
 
 MAX_BOUNDS = 32
 WIDE_GAP = 20_000
 """Entries between pieces from which separate bounds pay: a page of Spark's Parquet files."""
-DELIVERED = tuple(column.name for column in MESSAGES.columns if column.since == 1)
-"""Columns of the first layout. Later ones are read only by name, so that users' own tables of deliveries keep their
-columns.
-"""
-_LATER = frozenset(column.name for column in MESSAGES.columns) - set(DELIVERED)
+_BY_NAME = frozenset(MESSAGES.schema.names) - set(DELIVERED)
 
 
 class PositionRange(NamedTuple):
@@ -176,13 +171,9 @@ def read_pieces(
         )
     names = [
         name
-        for name in columns or [name for name in messages.columns if name not in _LATER]
+        for name in columns or [name for name in messages.columns if name not in _BY_NAME]
         if (with_payload or name != "payload") and name != "partition"
     ] + ["partition"]
-    missing = _LATER.intersection(names).difference(messages.columns)
-    absent = {name: F.lit(None).cast(from_arrow_type(MESSAGES.schema.field(name).type)) for name in missing}
-    if absent:  # Spark Connect refuses an empty dict
-        messages = messages.withColumns(absent)
     located = _by_bounds(messages, found) if len(found) <= MAX_BOUNDS else _by_join(spark, messages, found)
     return located.select(*names, "ledger_id", "position", "redelivery_count")
 

@@ -25,9 +25,7 @@ class Holder(NamedTuple):
     pid: int
     until: float
     wanted: dict | None = None
-    """The broker, with ``host`` and ``pid``, that wants the lease next. Absent otherwise: older releases cannot read a
-    file with it.
-    """
+    """The broker, with ``host`` and ``pid``, that wants the lease next. Absent otherwise."""
 
 
 class BundleLease:

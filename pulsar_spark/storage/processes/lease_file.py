@@ -90,7 +90,7 @@ class LeaseFile(Generic[Said]):
             return None, False
 
     def _fields(self, said: dict[str, Any]) -> Said:
-        """The kind's fields; a newer release's others are ignored."""
+        """The kind's fields; others are ignored."""
         given: dict[str, Any] = {}
         for name, of_type in self._kind.__annotations__.items():
             if name in self._kind._field_defaults:

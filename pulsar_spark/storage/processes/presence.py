@@ -13,10 +13,7 @@ import time
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.held_file import hold, is_let_go, is_of_another_process_here, opened
 from pulsar_spark.storage.store.store import AnyPath
-from pulsar_spark.storage.topics.topics import layout_version
 
-SIGNS_SINCE = 2
-"""Brokers of roots from this layout on look for signs of life here."""
 FOREIGN_SECONDS = 24 * 60 * 60
 """How long the file of a client of another machine or boot is kept: longer than any lease."""
 
@@ -32,16 +29,12 @@ class Presence:
     """A client's file; if it cannot be held, only the lease counts."""
 
     def __init__(self, layout: Layout, client_id: str):
-        self._layout = layout
         self._held = hold(presence_folder(layout) / client_id)
         self.path = self._held.path
 
     def touch(self) -> bool:
-        """Give a sign of life; False if nobody would see it, without a file or with brokers of the first release."""
-        try:
-            return layout_version(self._layout) >= SIGNS_SINCE and self._held.touch()
-        except OSError:
-            return False
+        """Give a sign of life; False if nobody would see it, without a file."""
+        return self._held.touch()
 
     def end(self) -> None:
         """Remove the file. A second call does nothing."""

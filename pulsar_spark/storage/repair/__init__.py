@@ -1,1 +1,1 @@
-"""Finding and mending damage of a root, and bringing a root to this release's layout."""
+"""Finding and mending damage of a root."""

@@ -11,12 +11,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot, TopicStopped
+from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot, OlderLayout, TopicStopped
 from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.delay_index.delay_segments import Places
 from pulsar_spark.storage.delay_index.delay_table import DelayTable
-from pulsar_spark.storage.delta.definitions import read_definition
+from pulsar_spark.storage.delta.definitions import OLDER_LAYOUT_REMEDY, read_definition
 from pulsar_spark.storage.delta.log import TableLog, read_actions
 from pulsar_spark.storage.delta.scan import open_as_far_as_it_goes, open_table
 from pulsar_spark.storage.layout import Layout
@@ -101,7 +101,7 @@ def examine_table(name: str, path: AnyPath, topic: TopicName | None) -> Iterator
                 _RESTORE,
             )
         return
-    except (CorruptState, NotARoot, NewerLayout) as refused:
+    except (CorruptState, NotARoot, NewerLayout, OlderLayout) as refused:
         kind = "foreign_table" if isinstance(refused, NotARoot) else "definition"
         yield Finding(kind, name, str(path), 0, str(refused), _remedy_of_definition(refused))
         return
@@ -138,6 +138,8 @@ def examine_table(name: str, path: AnyPath, topic: TopicName | None) -> Iterator
 def _remedy_of_definition(refused: Exception) -> str:
     if isinstance(refused, NewerLayout):
         return "install a newer pulsar_spark"
+    if isinstance(refused, OlderLayout):
+        return OLDER_LAYOUT_REMEDY
     if isinstance(refused, NotARoot):
         return "move the folder out of the root"
     return f"{_RESTORE}, or delete the folder"

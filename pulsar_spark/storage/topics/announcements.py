@@ -20,7 +20,7 @@ _NAME = "announced"
 
 
 def announcements_folder(layout: Layout) -> AnyPath:
-    """The folder of a bundle's announcements; an older release's root may lack it."""
+    """The folder of a bundle's announcements, which may be missing."""
     return layout.bundle_folder() / _NAME
 
 

@@ -3,6 +3,7 @@
 A writer reads the table, decides, and commits the very next version, or starts again. So equal schemas get one version.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from pulsar_spark.storage.delta.scan import dataset_of, open_table, reading
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.store import AnyPath
-from pulsar_spark.storage.topics.topics import Topic, layout_version
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import SCHEMAS
 
 _REMOVAL = SchemaInfo(SchemaType.NONE, "", "")
@@ -100,14 +101,11 @@ class SchemaTable:
                 "is_removed": decided is _REMOVAL,
             }
             if seen < 0:
-                create_table(self.path, SCHEMAS, layout_version=layout_version(self._layout))
+                create_table(self.path, SCHEMAS)
                 continue
-            try:
+            with contextlib.suppress(BrokerFenced):
                 AppendTable(self.path).append_fenced(SCHEMAS.rows([row]), seen)
-            except BrokerFenced:
-                AppendTable(self.path)  # raises if a newer release has migrated the root
-                continue
-            return row["schema_version"]
+                return row["schema_version"]
 
     def _read(self, topic_id: str) -> tuple[int, list[KeptSchema]]:
         """The table's version (-1 without a table) and the topic's versions."""

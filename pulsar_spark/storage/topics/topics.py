@@ -32,15 +32,13 @@ from pulsar_spark.storage.topics.namespaces import topic_hint
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, MESSAGES
 
 MAX_PARTITIONS = 10_000
-_versions: dict[str, tuple[tuple[int, int] | None, int]] = {}
-"""Layout versions of roots, each with the life of its table."""
+_checked: dict[str, tuple | None] = {}
+"""Tables whose layout is this release's, by path, each with the life in which it was read."""
 COUNTED_COLUMNS = ("publish_id", "entry_id", "batch_size", "publish_time", "deliver_at_time", "uuid")
 """Columns whose statistics numbering reads; more would slow down publishes by Spark, keys most of all."""
 
 NEVER_NULL = ("publish_id", "entry_id", "batch_size", "partition", "publish_time")
-"""Columns that are NOT NULL in the table, so that Delta refuses rows that are no publish. Tables of earlier releases
-lack this.
-"""
+"""Columns that are NOT NULL in the table, so that Delta refuses rows that are no publish."""
 
 
 class Topic(NamedTuple):
@@ -90,7 +88,7 @@ def _prepare_root(layout: Layout) -> None:
         path = layout.broker_table(spec.name)
         if not create_table(path, spec):
             read_definition(path)
-    with contextlib.suppress(OSError):  # an older release's root may be read-only, and does not need it
+    with contextlib.suppress(OSError):  # a root may be read-only, and does not need it
         announcements_folder(layout).mkdir(exist_ok=True)
     if layout.store.is_local and not settings_path(layout.root).exists():
         write_durability(layout.root, durability_of_new_roots())
@@ -101,20 +99,14 @@ def is_root(layout: Layout) -> bool:
     return layout.broker_table(CURSOR_LEDGER.name).exists()
 
 
-def layout_version(layout: Layout) -> int:
-    """The layout version of a root. FileNotFoundError without a root, :class:`NewerLayout` for a newer release's."""
-    path = layout.broker_table(CURSOR_LEDGER.name)
-    life = TableLog(path).life()
-    known = _versions.get(str(path))
-    if known is None or life is None or known[0] != life:
-        known = _versions[str(path)] = life, read_definition(path).layout_version
-    return known[1]
-
-
 def check_layout(layout: Layout) -> None:
-    """:class:`NewerLayout` for a newer release's root; nothing without a root."""
+    """:class:`OlderLayout` or :class:`NewerLayout` for a root of another layout; nothing without a root."""
+    path = layout.broker_table(CURSOR_LEDGER.name)
     with contextlib.suppress(FileNotFoundError):
-        layout_version(layout)
+        life = TableLog(path).life()
+        if life is None or _checked.get(str(path)) != life:
+            read_definition(path)
+            _checked[str(path)] = life
 
 
 def create_namespace(layout: Layout, namespace: str) -> None:
@@ -157,7 +149,6 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
         partition_by=("partition",) if partitions else (),
         statistics_of=COUNTED_COLUMNS,
         not_null=NEVER_NULL,
-        layout_version=layout_version(layout),
     )
     if not created:
         return None
@@ -219,7 +210,7 @@ def _is_topic(layout: Layout, name: TopicName) -> bool:
 
 
 def read_topic(layout: Layout, name: TopicName | str) -> Topic:
-    """The topic; :class:`TopicNotFound` if it does not exist, :class:`NewerLayout` in a newer release's root."""
+    """The topic; :class:`TopicNotFound` if it does not exist; errors of :func:`check_layout`."""
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
     found = _find_topic(layout, name)
     if found is None:
@@ -315,7 +306,7 @@ def resolve_partition(layout: Layout, name: TopicName | str, verb: str) -> tuple
 
 
 def list_topics(layout: Layout, tenant: str, namespace: str) -> list[Topic]:
-    """A namespace's topics by name. :class:`NewerLayout` in a newer release's root."""
+    """A namespace's topics by name; errors of :func:`check_layout`."""
     check_layout(layout)
     topics = []
     for name in layout.topics(tenant, namespace):
