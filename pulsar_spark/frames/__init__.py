@@ -3,8 +3,7 @@ topics, list and send back dead letters, read statistics.
 """
 
 from pulsar_spark.frames.consuming.consumer import consume
-from pulsar_spark.frames.consuming.consumption import Consumption
-from pulsar_spark.frames.consuming.running import active_consumptions
+from pulsar_spark.frames.consuming.consumption import Consumption, active_consumptions
 from pulsar_spark.frames.deliveries.delivery import Delivery
 from pulsar_spark.frames.letters.dead_letters import count_by_cause, dead_letters, sent_letters
 from pulsar_spark.frames.letters.reprocess import reprocess_dead_letters

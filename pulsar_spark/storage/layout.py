@@ -15,8 +15,9 @@ from functools import lru_cache
 from pulsar_spark.errors import InvalidTopicName, InvalidUrl
 from pulsar_spark.protocol.topics.topic_name import DEFAULT_NAMESPACE, TopicName
 from pulsar_spark.storage.processes.this_machine import own_folder
-from pulsar_spark.storage.store.root import log, parse_root, without_password
+from pulsar_spark.storage.store.root import log, parse_root
 from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.store.store_kinds import without_password
 
 BUNDLES = "_bundles"
 """Folder beside those of tenants; no tenant's name is encoded like that."""

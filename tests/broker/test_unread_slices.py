@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 from deltalake import DeltaTable
 
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.gathering.unread_slices import UNREAD, delayed_unread, due_stretches
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey

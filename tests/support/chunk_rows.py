@@ -3,7 +3,7 @@ memory."""
 
 import zlib
 
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
 from pulsar_spark.protocol.chunks import chunking

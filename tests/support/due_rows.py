@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.delays.delays import APART_BASE, DUE_BASE, are_delayed
 from pulsar_spark.storage.entries.entries import read_slice

@@ -9,7 +9,8 @@ from operator import itemgetter
 import pyarrow as pa
 
 from pulsar_spark.broker.bundle.clock import Instant
-from pulsar_spark.broker.bundle.topics import Topics, TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
+from pulsar_spark.broker.bundle.topics import Topics
 from pulsar_spark.broker.chunks.chunked import Chunked
 from pulsar_spark.broker.cursors.cursors import Cursors
 from pulsar_spark.broker.cursors.state import Consumer, Cursor

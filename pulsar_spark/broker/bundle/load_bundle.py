@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.clock import Instant
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.chunks.chunked import Chunked
 from pulsar_spark.broker.cursors.state import Consumer, Cursor
 from pulsar_spark.broker.delays.delay_index import DelayIndex

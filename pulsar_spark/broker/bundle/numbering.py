@@ -7,23 +7,19 @@ commit that cannot be read, or needs an unknown feature, stops only that topic, 
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage.delta.actions import Commit
 from pulsar_spark.storage.ledgers.ledger_rows import ledger_rows, note_rows
 from pulsar_spark.storage.ledgers.publishes import foreign_files, number_commit
 from pulsar_spark.storage.repair.condition import check_features, stopped_text
 from pulsar_spark.storage.store.faults import is_fault_of_disk
-from pulsar_spark.storage.store.store import store_of
-
-if TYPE_CHECKING:
-    from pulsar_spark.broker.bundle.topics import TopicState
 
 log = logging.getLogger(__name__)
 
 
-def number_topic(state: "TopicState", delayed_after: Callable[[int], int]) -> list[dict]:
+def number_topic(state: TopicState, delayed_after: Callable[[int], int]) -> list[dict]:
     """Number the commits after ``state.version``; returns rows of ``ledgers``, and sets ``state.error`` to what stopped
     it, or None. *delayed_after* returns after which instant a partition's new entries wait."""
     rows, before, state.error, state.stopped_at = [], state.error, None, None
@@ -40,27 +36,13 @@ def number_topic(state: "TopicState", delayed_after: Callable[[int], int]) -> li
             log.exception("topic %s cannot be numbered", state.topic.name)
             broken = CorruptState(f"{type(broken).__name__}: {broken}")
         state.error = stopped_text(state.topic, broken)
-        state.stopped_at = _stamp(state)
+        state.stopped_at = state.stamp()
         if state.error != before:
             log.error("%s", state.error)
     return rows
 
 
-def may_go_on(state: "TopicState") -> bool:
-    """Was a stopped topic's bad commit replaced, or did others follow?"""
-    return _stamp(state) != state.stopped_at
-
-
-def _stamp(state: "TopicState") -> tuple:
-    file = state.log.file(state.version + 1)
-    try:
-        found = store_of(file).stamp(file)
-    except FileNotFoundError:
-        return ()
-    return *found, state.log.latest(state.version + 1)
-
-
-def _number(state: "TopicState", commit: Commit, delayed_after: Callable[[int], int]) -> list[dict]:
+def _number(state: TopicState, commit: Commit, delayed_after: Callable[[int], int]) -> list[dict]:
     name, topic = str(state.topic.name), state.topic
     rows = []
     if commit.version > state.last_ledger_id:

@@ -7,13 +7,10 @@ to :data:`IN_TURN` topics, in seconds with ten thousand.
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.announcements import announcement_of, pass_on, take_announced
-
-if TYPE_CHECKING:
-    from pulsar_spark.broker.bundle.topics import TopicState
 
 IN_TURN, A_SECOND = 32, 4000
 """Logs read in turn without an announcement: so many at each look, or so many for each second since the last look if
@@ -27,7 +24,7 @@ A_SECOND_OF_A_STORE = 4
 class TopicNews:
     """News about the *topics* of a bundle. For one thread at a time."""
 
-    def __init__(self, layout: Layout, topics: Mapping[str, "TopicState"]):
+    def __init__(self, layout: Layout, topics: Mapping[str, TopicState]):
         self._layout, self._topics = layout, topics
         self._asked: dict[str, None] = {}
         self._by_announcement: dict[str, str] = {}
@@ -40,14 +37,14 @@ class TopicNews:
         self._by_announcement[announcement_of(self._topics[name].topic.path)] = name
         self.ask([name])
 
-    def drop(self, state: "TopicState") -> None:
+    def drop(self, state: TopicState) -> None:
         self._by_announcement.pop(announcement_of(state.topic.path), None)
 
     def ask(self, names: Iterable[str] | None = None) -> None:
         """Let the next look read these logs, or all."""
         self._asked.update(dict.fromkeys(self._topics if names is None else names))
 
-    def moved(self) -> list[tuple[str, "TopicState"]]:
+    def moved(self) -> list[tuple[str, TopicState]]:
         """Topics with commits to number, among those this look reads; read again until numbered."""
         announced = take_announced(self._layout)
         self.ask(self._by_announcement[name] for name in announced if name in self._by_announcement)

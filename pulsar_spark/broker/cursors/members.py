@@ -4,7 +4,7 @@ consumer that leaves return uncounted."""
 from collections.abc import Collection
 from functools import partial
 
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.cursors.state import Consumer, Cursor
 from pulsar_spark.broker.delays.due_moves import stop_waiting, wait_again
 from pulsar_spark.broker.gathering.unread_slices import honours_delays

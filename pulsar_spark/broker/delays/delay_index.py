@@ -11,7 +11,7 @@ import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.delays.delay_head import LEAST, Head
 from pulsar_spark.errors import DelayIndexNotReady
 from pulsar_spark.protocol.acknowledgement.positions import Positions

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.protocol.acknowledgement.positions import clusters, expanded
 from pulsar_spark.protocol.delays.delays import are_delayed
 from pulsar_spark.storage.delay_index.delayed import are_parts

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.deliver_times import delayed_between
 from pulsar_spark.broker.delays.promotion import Promotion

@@ -4,7 +4,7 @@ lane, which begins with the first of them, and over parts of chunked messages.""
 import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.chunks.chunk_walk import ChunkWalk
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.deliver_times import delayed_at

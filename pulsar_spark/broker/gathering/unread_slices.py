@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.protocol.acknowledgement.positions import expanded
 from pulsar_spark.protocol.delays.delays import are_delayed

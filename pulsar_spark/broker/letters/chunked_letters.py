@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.storage.chunks.chunk_rows import lost_messages

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.letters.chunked_letters import Whole, wholes_of
 from pulsar_spark.broker.letters.letter_blocks import Letters
 from pulsar_spark.broker.letters.letter_orders import Order, raise_of_root

@@ -1,7 +1,7 @@
 """What all requests need: to find the topic, cursor and consumer they name, and to move a cursor."""
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.cursors.state import Consumer, Cursor
 from pulsar_spark.broker.requests.drafts import Request, RoundDraft
 from pulsar_spark.broker.round.facts import set_aside_row

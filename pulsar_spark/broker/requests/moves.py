@@ -6,7 +6,7 @@ Rules: semantics 3.26-3.29.
 from datetime import timedelta
 from heapq import merge
 
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.chunks.chunk_walk import release_until
 from pulsar_spark.broker.requests.desk import Desk, number_of
 from pulsar_spark.broker.requests.drafts import Request

@@ -20,7 +20,7 @@ from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, WaitingK
 from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 
 if TYPE_CHECKING:
-    from pulsar_spark.broker.bundle.topics import TopicState
+    from pulsar_spark.broker.bundle.topic_state import TopicState
     from pulsar_spark.broker.delays.promotion import Promotion
     from pulsar_spark.broker.requests.drafts import Request
 

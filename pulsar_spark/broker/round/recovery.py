@@ -8,18 +8,17 @@ the broker.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.bundle.clock import BundleClock
 from pulsar_spark.broker.requests.drafts import Request, RoundResult
 from pulsar_spark.broker.round.isolation import Broken, PlannerFailed, is_fault, of_request
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 from pulsar_spark.storage.store.faults import UnclearWrite
-
-if TYPE_CHECKING:
-    from pulsar_spark.broker.round.rounds import Rounds
 
 PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=60_000)
 ON_PURPOSE = (BrokerFenced, CorruptState)
@@ -28,10 +27,23 @@ ON_PURPOSE = (BrokerFenced, CorruptState)
 log = logging.getLogger(__name__)
 
 
+class Attempts(Protocol):
+    """What recovery asks of rounds: to run one, and to read the bundle again."""
+
+    bundle: Bundle
+    clock: BundleClock
+
+    def attempt(
+        self, requests: list[Request], requests_version: int, broken: Mapping[str, SetAside], *, is_trial: bool = False
+    ) -> RoundResult: ...
+
+    def reload(self, leases: Mapping[str, int]) -> None: ...
+
+
 class Recovery:
     """The recovery of one :class:`~pulsar_spark.broker.round.rounds.Rounds`."""
 
-    def __init__(self, rounds: "Rounds", clock: Callable[[], float] = time.monotonic):
+    def __init__(self, rounds: Attempts, clock: Callable[[], float] = time.monotonic):
         self._rounds, self._clock = rounds, clock
         self._failures, self._quiet_until = 0, 0.0
         self._is_reload_due = self._is_unclear = False

@@ -25,7 +25,7 @@ from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.bundle.other_bundles import ask_others
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.chunks.chunk_walk import expire_incomplete, take_numbered
 from pulsar_spark.broker.cursors.unacked import hold_back
 from pulsar_spark.broker.delays.due_moves import mend_numbers

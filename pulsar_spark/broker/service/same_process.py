@@ -3,19 +3,33 @@
 import logging
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pulsar_spark.errors import PulsarSparkError
-
-if TYPE_CHECKING:
-    from pulsar_spark.broker.runner import Broker
+from pulsar_spark.storage.layout import Layout
 
 log = logging.getLogger(__name__)
+
+
+class Replaceable(Protocol):
+    """A broker as far as another of its process needs it."""
+
+    layout: Layout
+    broker_id: str
+
+    @property
+    def is_stopping(self) -> bool: ...
+
+    def stop(self) -> None: ...
+
+    def wait(self) -> object: ...
+
+
 _lock = threading.Lock()
-_started: weakref.WeakValueDictionary[str, "Broker"] = weakref.WeakValueDictionary()
+_started: weakref.WeakValueDictionary[str, Replaceable] = weakref.WeakValueDictionary()
 
 
-def replace_former(broker: "Broker") -> None:
+def replace_former(broker: Replaceable) -> None:
     """Stop this process's earlier broker of the root, and wait for it."""
     root = str(broker.layout.bundle_folder())
     with _lock:

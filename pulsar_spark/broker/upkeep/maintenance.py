@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from heapq import merge
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.bundle.topics import TopicState
+from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.chunks.chunk_walk import acknowledge, release_until
 from pulsar_spark.broker.cursors.members import Members
 from pulsar_spark.broker.cursors.state import Cursor

@@ -19,6 +19,11 @@ STOP_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
 
+def active_consumptions() -> list["Consumption"]:
+    """The consumers of this process that have started and not ended, oldest first."""
+    return [each for each in running.active() if isinstance(each, Consumption)]
+
+
 class Consumption(Described, Consuming):
     """A running consumer that :func:`consume` returns; used like a StreamingQuery. As a context manager it stops when
     its block ends.

@@ -2,19 +2,16 @@
 
 import atexit
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import datetime
+from typing import NamedTuple, Protocol
 
 from pulsar_spark.errors import ConsumerBusy
 from pulsar_spark.protocol.delays.durations import shown_seconds
-
-if TYPE_CHECKING:
-    from pulsar_spark.frames.consuming.consumption import Consumption
 
 EXIT_SECONDS = 30.0
 """How long the process waits at its end for a current delivery; a thread that lives on may crash it in native code."""
 
 _lock = threading.Lock()
-_running: list["Consumption"] = []
 
 
 class Seat(NamedTuple):
@@ -26,20 +23,40 @@ class Seat(NamedTuple):
     subscription: str
 
 
-def active_consumptions() -> list["Consumption"]:
+class Runs(Protocol):
+    """A consumer that runs in this process."""
+
+    start_time: datetime
+
+    @property
+    def consumer_name(self) -> str: ...
+
+    @property
+    def seat(self) -> Seat: ...
+
+    @property
+    def is_active(self) -> bool: ...
+
+    def stop(self, timeout: float | None = None) -> object: ...
+
+
+_running: list[Runs] = []
+
+
+def active() -> list[Runs]:
     """The consumers of this process that have started and not ended, oldest first."""
     with _lock:
         return [consumption for consumption in _running if consumption.is_active]
 
 
-def enter(consumption: "Consumption") -> None:
+def enter(consumption: Runs) -> None:
     """Register *consumption* until it leaves, and stop it at exit."""
     with _lock:
         _running.append(consumption)
     atexit.register(consumption.stop, EXIT_SECONDS)
 
 
-def leave(consumption: "Consumption") -> None:
+def leave(consumption: Runs) -> None:
     """Remove an ended consumer."""
     atexit.unregister(consumption.stop)
     with _lock:
@@ -50,7 +67,7 @@ def leave(consumption: "Consumption") -> None:
 def replace(seat: Seat, consumer_name: str, timeout: float) -> None:
     """Stop the consumer of that name and seat in this process; :class:`ConsumerBusy` if it does not end within
     *timeout* seconds."""
-    for former in active_consumptions():
+    for former in active():
         if former.seat == seat and former.consumer_name == consumer_name:
             former.stop(timeout)
             if former.is_active:
@@ -62,7 +79,7 @@ def replace(seat: Seat, consumer_name: str, timeout: float) -> None:
 
 def explained(refused: ConsumerBusy, seat: Seat) -> ConsumerBusy:
     """*refused*, naming the consumer of this process that holds the subscription, if any."""
-    holder = next((consumption for consumption in active_consumptions() if consumption.seat == seat), None)
+    holder = next((consumption for consumption in active() if consumption.seat == seat), None)
     if holder is None:
         return refused
     return type(refused)(

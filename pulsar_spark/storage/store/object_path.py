@@ -3,12 +3,9 @@
 A folder exists while something lies below it. This is no ``os.PathLike``, so that nothing takes it for a local file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import total_ordering
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from pulsar_spark.storage.store.object_store import ObjectStore
+from typing import Any, NamedTuple, Protocol
 
 
 class Stat(NamedTuple):
@@ -18,13 +15,26 @@ class Stat(NamedTuple):
     st_mtime: float
 
 
+class Objects(Protocol):
+    """What a path asks of its store, by name: sizes and times, names below, and bytes."""
+
+    url: str
+
+    def head(self, name: "ObjectPath") -> dict[str, Any]: ...
+    def has_below(self, name: "ObjectPath") -> bool: ...
+    def names(self, folder: "ObjectPath") -> list[str]: ...
+    def get(self, name: "ObjectPath") -> bytes: ...
+    def put(self, name: "ObjectPath", content: bytes) -> None: ...
+    def remove(self, names: Iterable["ObjectPath"]) -> None: ...
+
+
 @total_ordering
 class ObjectPath:
     """*key* is the name in the bucket of *store*, with ``/`` between parts."""
 
     __slots__ = ("key", "store")
 
-    def __init__(self, store: "ObjectStore", key: str):
+    def __init__(self, store: Objects, key: str):
         self.store, self.key = store, key.strip("/")
 
     def __str__(self) -> str:

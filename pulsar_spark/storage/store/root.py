@@ -13,7 +13,7 @@ from pulsar_spark.storage.store.object_path import ObjectPath
 from pulsar_spark.storage.store.object_store import object_path_of
 from pulsar_spark.storage.store.store import AnyPath, path_of
 from pulsar_spark.storage.store.store_bucket import place_of
-from pulsar_spark.storage.store.store_kinds import EXAMPLES, SCHEMES, VOLUME, VOLUMES, kind_of
+from pulsar_spark.storage.store.store_kinds import EXAMPLES, SCHEMES, VOLUME, VOLUMES, kind_of, without_password
 
 MAX_ROOT_BYTES = 3000
 """Linux paths have at most 4,096 bytes, and a root's tables add up to some 900."""
@@ -26,7 +26,6 @@ _MOUNTED = "/Volumes/"
 _NAME_IN_CATALOG = re.compile(r"[A-Za-z0-9_-]{1,255}")
 _KEY = re.compile(r"[A-Za-z0-9._=-]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_PASSWORD = re.compile(r"(?<=://)[^\s/:]*:\S*@")
 _FILE_URL = re.compile(r"file:(?://)?(?=/(?!/))", re.IGNORECASE)
 _ADVICE = "give the folder of the tables, such as /data/pulsar"
 log = logging.getLogger(__name__)
@@ -73,15 +72,6 @@ def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger =
 def on_databricks() -> bool:
     """Does this process run on Databricks?"""
     return "DATABRICKS_RUNTIME_VERSION" in os.environ
-
-
-def without_password(text: str) -> str:
-    """Hide user and password of URLs in a text.
-
-    >>> without_password("s3://key:secret@bucket/x")
-    's3://...@bucket/x'
-    """
-    return _PASSWORD.sub("...@", text)
 
 
 def _parse_url(text: str) -> ObjectPath:

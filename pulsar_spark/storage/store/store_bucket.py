@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pulsar_spark.errors import ConnectError, InvalidUrl, NotARoot
 from pulsar_spark.storage.store.object_path import ObjectPath
 from pulsar_spark.storage.store.store_kinds import SCHEMES, VOLUMES, kind_of
-from pulsar_spark.storage.store.volumes import volume_at
+from pulsar_spark.storage.store.volumes import location_of, volume_at
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Raw
@@ -49,11 +49,6 @@ def place_of(url: str) -> Place | None:
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
     return Place(f"{scheme}://{bucket}", key)
-
-
-def location_of(url: str) -> str:
-    """Where a bucket or, by its catalog, a volume lies."""
-    return volume_at(url).location if url.startswith(VOLUMES) else url
 
 
 def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "Raw":

@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.store.object_path import ObjectPath, Stat
 from pulsar_spark.storage.store.ranged_file import RangedFile
-from pulsar_spark.storage.store.store_bucket import location_of, open_bucket
+from pulsar_spark.storage.store.store_bucket import open_bucket
 from pulsar_spark.storage.store.store_kinds import kind_of
+from pulsar_spark.storage.store.volumes import location_of
 
 WHOLE_BYTES = 16 * 1024 * 1024
 """Parquet files up to this size are read whole, in one call, larger ones in parts."""

@@ -8,10 +8,8 @@ import re
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
 from pulsar_spark.errors import ConnectError, InvalidRequest, NotARoot
-from pulsar_spark.storage.store.root import without_password
-from pulsar_spark.storage.store.store_bucket import location_of
-from pulsar_spark.storage.store.store_kinds import VOLUMES, kind_of
-from pulsar_spark.storage.store.volumes import GRANTS
+from pulsar_spark.storage.store.store_kinds import VOLUMES, kind_of, without_password
+from pulsar_spark.storage.store.volumes import GRANTS, location_of
 
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _CREDENTIALS = (

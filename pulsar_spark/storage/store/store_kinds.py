@@ -7,6 +7,8 @@ public cloud only.
 import re
 from typing import NamedTuple
 
+_PASSWORD = re.compile(r"(?<=://)[^\s/:]*:\S*@")
+
 
 class Kind(NamedTuple):
     """One kind. *bucket* matches the URL's part before the first slash, as in *example*; *who* and *where* explain
@@ -93,3 +95,12 @@ EXAMPLES = ", ".join((*(kind.example for kind in KINDS.values()), VOLUME))
 def kind_of(url: str) -> Kind:
     """The kind of a URL that begins with one of ``KINDS``."""
     return KINDS[url[: url.index("://") + 3]]
+
+
+def without_password(text: str) -> str:
+    """Hide user and password of URLs in a text.
+
+    >>> without_password("s3://key:secret@bucket/x")
+    's3://...@bucket/x'
+    """
+    return _PASSWORD.sub("...@", text)

@@ -216,3 +216,8 @@ def _no_answer(url: str, fault: Exception) -> ConnectError:
 def _said(error: Exception) -> str:
     """The catalog's own message, without its client's configuration."""
     return re.split(r"\.? Config: |\n", str(error))[0][:300]
+
+
+def location_of(url: str) -> str:
+    """Where a bucket or, by its catalog, a volume lies."""
+    return volume_at(url).location if url.startswith(VOLUMES) else url

@@ -1,0 +1,113 @@
+"""A topic as the broker knows it: how far it is numbered, and columns of its entries."""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from pulsar_spark.broker.gathering.entry_columns import EntryColumn
+from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
+from pulsar_spark.protocol.topics.numbering import Run
+from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
+from pulsar_spark.storage.delay_index.delayed import deliver_times
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.ledgers.publish_ids import PublishIds
+from pulsar_spark.storage.store.store import store_of
+from pulsar_spark.storage.topics.partitions import partitions_now
+from pulsar_spark.storage.topics.topics import Topic
+
+
+@dataclass
+class TopicState:
+    """A topic and how far it is numbered.
+
+    ``life`` tells its table from another in its place; ``trimmed`` has first positions of trimmed partitions; ``error``
+    and ``stopped_at`` say why and where numbering stopped; ``checked_at`` is the last maintenance.
+    """
+
+    topic: Topic
+    log: TableLog
+    life: tuple[int, int] | None
+    version: int = 0
+    partitions: dict[int, PartitionLedgers] = field(default_factory=dict)
+    publish_ids: PublishIds = field(default_factory=PublishIds)
+    trimmed: dict[int, int] = field(default_factory=dict)
+    error: str | None = None
+    stopped_at: tuple | None = None
+    checked_at: int | None = None
+    entry_hashes: dict[int, EntryHashes] = field(default_factory=dict)
+    entry_times: dict[int, EntryColumn] = field(default_factory=dict)
+    chunk_groups: dict[int, ChunkGroups] = field(default_factory=dict)
+    newly_delayed: list[tuple[int, Run]] = field(default_factory=list)
+    """Partitions and runs with delayed entries that the delay index does not know yet."""
+
+    def ledgers(self, partition: int) -> PartitionLedgers:
+        found = self.partitions.get(partition)
+        if found is None:
+            found = self.partitions[partition] = PartitionLedgers()
+        return found
+
+    def hashes(self, partition: int) -> EntryHashes:
+        found = self.entry_hashes.get(partition)
+        if found is None:
+            found = self.entry_hashes[partition] = EntryHashes(self.topic.path, self.ledgers(partition))
+        return found
+
+    def deliver_times(self, partition: int) -> EntryColumn:
+        """A partition's deliver times (storage.delayed.deliver_times)."""
+        found = self.entry_times.get(partition)
+        if found is None:
+            read = partial(deliver_times, self.topic.path)
+            found = self.entry_times[partition] = EntryColumn(self.ledgers(partition), read, np.int64)
+        return found
+
+    def let_go(self, partition: int, position: int) -> None:
+        """Drop cached columns of entries before *position*."""
+        for columns in (self.entry_hashes, self.entry_times):
+            if partition in columns:
+                columns[partition].let_go(position)
+
+    def chunks(self, partition: int) -> ChunkGroups:
+        found = self.chunk_groups.get(partition)
+        if found is None:
+            found = self.chunk_groups[partition] = ChunkGroups(
+                self.topic.path, self.ledgers(partition), self.first_position(partition)
+            )
+        return found
+
+    @property
+    def last_ledger_id(self) -> int:
+        """The last publish commit that is numbered."""
+        return max((ledgers.last_ledger_id for ledgers in self.partitions.values() if len(ledgers)), default=0)
+
+    @property
+    def has_news(self) -> bool:
+        """Has the log commits to number, and may numbering continue? Takes microseconds."""
+        return self.log.has(self.version + 1) and (self.error is None or self.stamp() != self.stopped_at)
+
+    def stamp(self) -> tuple:
+        """What changes when the commit at which numbering stopped is replaced, or others follow."""
+        file = self.log.file(self.version + 1)
+        try:
+            found = store_of(file).stamp(file)
+        except FileNotFoundError:
+            return ()
+        return *found, self.log.latest(self.version + 1)
+
+    @property
+    def has_chunks(self) -> bool:
+        return any(ledgers.last_chunk_position >= 0 for ledgers in self.partitions.values())
+
+    def has_partition(self, partition: int) -> bool:
+        """Has the topic this partition, perhaps added since the last look?"""
+        if partition not in self.topic.partition_indexes and self.topic.partitions <= partition:
+            self.topic = self.topic._replace(partitions=max(self.topic.partitions, partitions_now(self.topic.path)))
+        return partition in self.topic.partition_indexes
+
+    def first_position(self, partition: int) -> int:
+        """The first position that was not trimmed."""
+        return self.trimmed.get(partition, 0)
+
+    def end_position(self, partition: int) -> int:
+        return self.ledgers(partition).end_position
