@@ -3,7 +3,7 @@ outcome as without the crash."""
 
 import pytest
 
-from pulsar_spark.broker.requests.drafts import Request
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.ledgers.ledgers import read_ledgers, runs_of
 from tests.support.crashes import Crash, crash_at

@@ -4,7 +4,7 @@ import pytest
 
 from pulsar_spark.broker.letters import behind_rounds
 from pulsar_spark.broker.letters.behind_rounds import Projection
-from pulsar_spark.broker.requests.drafts import Request
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.storage.delta.log import TableLog
 from tests.support.crashes import Crash
 from tests.support.requests import On

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.bundle.split import split_bundle
-from pulsar_spark.broker.requests.drafts import Request
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.round import rounds as rounds_module
 from pulsar_spark.cli import app
 from pulsar_spark.storage.delta.checkpoints import make_checkpoint

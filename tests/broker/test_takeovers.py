@@ -8,7 +8,7 @@ import pytest
 from pulsar_spark.broker.bundle import split
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.bundle.split import split_bundle
-from pulsar_spark.broker.requests.drafts import requests_of
+from pulsar_spark.broker.requests.request import requests_of
 from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round

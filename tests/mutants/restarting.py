@@ -169,7 +169,7 @@ MUTANTS = (
         "own-clock-forgotten",
         "a restart begins the broker's own clock anew by the machine's",
         "broker/bundle/load_bundle.py",
-        'Instant(to_micros(latest.round_row["due_time"]) if latest.round_row["due_time"] else wall, wall)',
+        'Instant(to_micros(latest.round_row["due_time"]), wall)',
         "Instant(wall, wall)",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
     ),

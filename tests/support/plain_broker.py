@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pulsar_spark.broker import runner
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.requests.drafts import Request
 from pulsar_spark.broker.requests.reading import Asked, read_asked
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.service.source import LOOK_SECONDS, LOOK_SHARE
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.table_specs import REQUESTS, VALID_UNTIL

@@ -10,7 +10,8 @@ from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.chunks.chunked import Chunked
-from pulsar_spark.broker.cursors.state import Consumer, Cursor
+from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.broker.delays.due_lane import DueLane
 from pulsar_spark.broker.key_shared.key_shared import restore

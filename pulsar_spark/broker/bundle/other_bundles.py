@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from pulsar_spark.broker.requests.drafts import Request
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.storage.delta.sure_append import SureAppend
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import layout_of

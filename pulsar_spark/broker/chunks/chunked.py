@@ -11,15 +11,33 @@ back** from a consumer whose limits it exceeds (see chunk_walk), and pending the
 
 from collections.abc import Iterable, Iterator
 from heapq import merge
+from typing import Protocol
 
 import numpy as np
 
-from pulsar_spark.broker.cursors.state import Consumer, Cursor
+from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.delays.due_lane import DueLane
 from pulsar_spark.protocol.acknowledgement.packing import packed_pairs
 from pulsar_spark.protocol.acknowledgement.positions import Positions, inside
 from pulsar_spark.protocol.chunks.chunk_limits import ChunkLimits
 from pulsar_spark.protocol.chunks.chunking import mark_delete_below
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
+
+
+class ChunkedCursor(Protocol):
+    """What is asked of the cursor."""
+
+    active_id: str | None
+    consumers: dict[str, Consumer]
+    due: DueLane | None
+
+    @property
+    def is_single_active(self) -> bool: ...
+
+    @property
+    def passed_mark_delete(self) -> int: ...
+
+    def is_done(self, place: int) -> bool: ...
 
 
 class Chunked:
@@ -29,7 +47,7 @@ class Chunked:
     begins. Messages completed before ``seen`` have their state; before ``walked``, limits were applied.
     """
 
-    def __init__(self, cursor: Cursor, groups: ChunkGroups, visible: int):
+    def __init__(self, cursor: ChunkedCursor, groups: ChunkGroups, visible: int):
         self.cursor, self.groups, self.visible, self.seen = cursor, groups, visible, 0
         self._rewritten = groups.rewritten
         self.released = Positions()

@@ -5,12 +5,14 @@ from collections.abc import Collection
 from functools import partial
 
 from pulsar_spark.broker.bundle.topic_state import TopicState
-from pulsar_spark.broker.cursors.state import Consumer, Cursor
+from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.due_moves import stop_waiting, wait_again
 from pulsar_spark.broker.gathering.unread_slices import honours_delays
 from pulsar_spark.broker.key_shared.key_shared import Newcomer, let_go, newcomer_of, refusal_of, take_in
 from pulsar_spark.broker.requests.desk import Desk, number_of
-from pulsar_spark.broker.requests.drafts import CursorDraft, Removed, Request
+from pulsar_spark.broker.requests.drafts import CursorDraft, Removed
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.round.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
 from pulsar_spark.errors import ConsumerBusy, TopicStopped
 from pulsar_spark.errors import named as error_named

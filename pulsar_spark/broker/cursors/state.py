@@ -3,11 +3,11 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.paged_ranges import PagedRanges
 from pulsar_spark.broker.cursors.pages import NEVER, Pages
 from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
@@ -20,26 +20,6 @@ from pulsar_spark.protocol.keys.key_shared import KeySharedRules
 from pulsar_spark.protocol.keys.selectors import Selector
 from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED, SINGLE_ACTIVE
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
-
-
-@dataclass
-class Consumer:
-    """A connected consumer. ``permits`` counts messages it may still be sent."""
-
-    consumer_id: str
-    name: str
-    client_id: str
-    priority_level: int = 0
-    join_order: int = 0
-    permits: int = 0
-    is_blocked: bool = False
-    msg_out_counter: int = 0
-    msg_redeliver_counter: int = 0
-    properties: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def has_unacked_limits(self) -> bool:
-        return self.properties.get("max_unacked_messages") != "0"
 
 
 class Cursor(PagedRanges):

@@ -8,14 +8,15 @@ Entries acknowledged or rescheduled earlier are kept *apart*, by position. **Its
 after ``since``, from position ``floor`` on; others are ordinary. Rules: semantics 5 with 0.21 and 0.24.
 """
 
+from typing import Protocol
+
 import numpy as np
 
 from pulsar_spark.broker.delays.own_entries import WINDOW, OwnEntries
 from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
-from pulsar_spark.broker.gathering.unread_slices import UnreadRun
-from pulsar_spark.broker.requests.drafts import CursorDraft
+from pulsar_spark.broker.gathering.unread_run import UnreadRun
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
-from pulsar_spark.protocol.acknowledgement.positions import inside, ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import Positions, inside, ranges_of
 from pulsar_spark.protocol.delays.delays import (
     APART_BASE,
     AXES_END,
@@ -29,6 +30,14 @@ from pulsar_spark.protocol.delays.delays import (
 
 LEAST_LOOK, MOST_LOOK = 1 << 10, 1 << 20
 """Least and most numbers looked at in one go."""
+
+
+class AskedOfEntries(Protocol):
+    """What a round was asked about entries. Those that are not to be looked at again are added to ``passed``."""
+
+    acks: Positions
+    ack_sets: dict[int, tuple[int, ...]]
+    passed: Positions
 
 
 class DueLane(OwnEntries):
@@ -64,7 +73,7 @@ class DueLane(OwnEntries):
 
     # Due entries
 
-    def unread(self, asked: CursorDraft, most: int, wall: int, *, by_time: bool) -> list[UnreadRun]:
+    def unread(self, asked: AskedOfEntries, most: int, wall: int, *, by_time: bool) -> list[UnreadRun]:
         """The next *most* numbers never looked at, as runs; others are noted as passed over. Neighbours of one batch
         size join, with *by_time* only if they have one deliver time."""
         found, at = [], self.read
@@ -79,7 +88,7 @@ class DueLane(OwnEntries):
             at = last + 1
         return self.runs(np.concatenate([np.empty(0, np.int64), *found]), by_time=by_time)
 
-    def unknown(self, asked: CursorDraft, first: int, last: int, wall: int) -> tuple[np.ndarray, bool]:
+    def unknown(self, asked: AskedOfEntries, first: int, last: int, wall: int) -> tuple[np.ndarray, bool]:
         """Its own numbers in first..last that were never looked at, up to one whose time has not come, and whether
         there is such a one. Others are noted as passed over."""
         numbers = np.arange(first, last + 1)

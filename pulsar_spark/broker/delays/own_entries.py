@@ -1,17 +1,17 @@
 """Which delayed entries are a cursor's own, and their state: queries of its due lane (see due_lane)."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from pulsar_spark.broker.bundle.topic_state import TopicState
-from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.deliver_times import delayed_between
 from pulsar_spark.broker.delays.promotion import Promotion
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded, inside, ranges_of
 from pulsar_spark.protocol.delays.delays import APART_BASE, DUE_BASE, number_at, place_apart, position_of, virtual
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 
 WINDOW = 1 << 20
@@ -27,13 +27,31 @@ class Motion(NamedTuple):
     ahead: np.ndarray
 
 
+class CursorRanges(Protocol):
+    """What is asked of a cursor about its entries."""
+
+    key: CursorKey
+    mark_delete: int
+    read_position: int
+    changes: int
+
+    @property
+    def ranges(self) -> Iterator[Range]: ...
+
+    def find(self, position: int) -> Range | None: ...
+
+    def ranges_between(self, first: int, end: int) -> Iterator[Range]: ...
+
+    def first_unknown(self, place: int) -> int: ...
+
+
 class OwnEntries:
     """Delayed entries due after *since*, from position *floor* on. Numbers up to *mark_delete* are done, and positions
     up to *visible*."""
 
     def __init__(
         self,
-        cursor: Cursor,
+        cursor: CursorRanges,
         topic: TopicState,
         promotion: Promotion,
         *,

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.clock import Instant
-from pulsar_spark.broker.cursors.state import Consumer, Cursor
+from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.due_moves import stop_waiting
 from pulsar_spark.broker.delays.due_requests import acknowledge_delivered, bring_onto_axes, catch_up
 from pulsar_spark.broker.gathering.affected import Affected, affected_ranges, effective_returns, is_due, offered_ranges
+from pulsar_spark.broker.gathering.unread_run import UnreadRun
 from pulsar_spark.broker.gathering.unread_runs import MAX_ROUND_ENTRIES, MOST_RUNS, unread_runs
-from pulsar_spark.broker.gathering.unread_slices import UnreadRun, deliver_time, honours_delays
+from pulsar_spark.broker.gathering.unread_slices import deliver_time, honours_delays
 from pulsar_spark.broker.key_shared.keyed import Keyed
 from pulsar_spark.broker.key_shared.keyed_lanes import KeyedByLane
 from pulsar_spark.broker.key_shared.keyed_pages import KeyedByPage

@@ -10,7 +10,8 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.deliver_times import delayed_at
 from pulsar_spark.broker.delays.due_moves import begin
 from pulsar_spark.broker.delays.due_requests import bring_onto_axes
-from pulsar_spark.broker.gathering.unread_slices import UnreadRun, delayed_unread, honours_delays
+from pulsar_spark.broker.gathering.unread_run import UnreadRun
+from pulsar_spark.broker.gathering.unread_slices import delayed_unread, honours_delays
 from pulsar_spark.broker.requests.drafts import CursorDraft
 from pulsar_spark.protocol.acknowledgement.ack_set import is_empty
 from pulsar_spark.protocol.acknowledgement.cursor import skip_unacked

@@ -1,8 +1,6 @@
 """Deliver times of entries outside a due lane, as Arrow columns read without Spark (semantics 5.1). Such entries may
 still wait, if the clock was set back or an earlier release numbered them. A slice is equal for all subscriptions."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pyarrow as pa
 
@@ -87,17 +85,6 @@ def _joined(stretches: pa.Table) -> pa.Table:
     ends = np.append(starts[1:] - 1, stretches.num_rows - 1)
     joined = stretches.take(pa.array(starts))
     return joined.set_column(1, UNREAD.field("last"), stretches["last"].take(pa.array(ends)))
-
-
-class UnreadRun(NamedTuple):
-    """Never delivered entries first..last of one batch size, ``due_time`` in microseconds (or None) and, on Key_Shared,
-    ``line``."""
-
-    first: int
-    last: int
-    batch_size: int
-    due_time: int | None
-    line: str | None = None
 
 
 def deliver_time(bundle: Bundle, cursor: Cursor, position: int) -> int | None:

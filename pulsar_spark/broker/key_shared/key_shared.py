@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.requests.drafts import CursorDraft, Request
+from pulsar_spark.broker.requests.drafts import CursorDraft
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.errors import ConsumerAssignError
 from pulsar_spark.protocol.keys.kept_owners import KEPT_PROPERTIES, kept_member, kept_selector
 from pulsar_spark.protocol.keys.key_shared import (

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.cursors.state import Consumer, Cursor
+from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
 from pulsar_spark.broker.gathering.unread_slices import delayed_unread
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.cursors.state import Consumer
+from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.gathering.unread_run import UnreadRun
 from pulsar_spark.broker.gathering.unread_runs import MAX_ROUND_ENTRIES
-from pulsar_spark.broker.gathering.unread_slices import UnreadRun
 from pulsar_spark.broker.key_shared.keyed import NO_HASHES, NO_POSITIONS, Keyed
 from pulsar_spark.broker.key_shared.lane_form import LaneForm
 from pulsar_spark.broker.key_shared.lane_work import LaneWork

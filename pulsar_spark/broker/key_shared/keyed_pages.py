@@ -8,11 +8,11 @@ import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.chunks.chunk_walk import ChunkWalk
+from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.pages import Page
-from pulsar_spark.broker.cursors.state import Consumer
 from pulsar_spark.broker.gathering.affected import Affected, effective_returns, is_due
+from pulsar_spark.broker.gathering.unread_run import UnreadRun
 from pulsar_spark.broker.gathering.unread_runs import MOST_RUNS, last_passed, note_passed, pass_over, unknown_between
-from pulsar_spark.broker.gathering.unread_slices import UnreadRun
 from pulsar_spark.broker.key_shared.keyed import NO_HASHES, NO_POSITIONS, Keyed, Placed, owners_of
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.broker.round.entry_states import NEVER

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.cursors.state import Consumer
+from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.gathering.unread_run import UnreadRun
 from pulsar_spark.broker.gathering.unread_runs import MAX_ROUND_ENTRIES
-from pulsar_spark.broker.gathering.unread_slices import UnreadRun, delayed_unread
+from pulsar_spark.broker.gathering.unread_slices import delayed_unread
 from pulsar_spark.broker.key_shared.keyed import permits_of
 from pulsar_spark.broker.key_shared.lane_form import LaneForm, Stored
 from pulsar_spark.broker.key_shared.lane_work import LaneWork

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.letters.letters import write_letters
-from pulsar_spark.broker.requests.drafts import Request
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from pulsar_spark.table_specs import CURSOR_LEDGER
 

@@ -19,7 +19,7 @@ from pulsar_spark.broker.letters.letter_blocks import Letters, rows_of
 from pulsar_spark.broker.letters.letter_orders import Order, orders_of, raise_of_root
 from pulsar_spark.broker.letters.letter_rows import is_gone, letters_of
 from pulsar_spark.broker.letters.waiting_letters import Left
-from pulsar_spark.broker.requests.drafts import Request
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.protocol.topics.numbering import publish_id
 from pulsar_spark.protocol.topics.routing import RoundRobinRouter
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey

@@ -2,7 +2,7 @@
 letter = "round-number". The reply is the number of messages. A dropped letter is lost."""
 
 from pulsar_spark.broker.requests.desk import Desk
-from pulsar_spark.broker.requests.drafts import Request
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
 from pulsar_spark.protocol.redelivery.letters import letters_in
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import WaitingKey

@@ -2,8 +2,10 @@
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.topic_state import TopicState
-from pulsar_spark.broker.cursors.state import Consumer, Cursor
-from pulsar_spark.broker.requests.drafts import Request, RoundDraft
+from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.requests.drafts import RoundDraft
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.round.facts import set_aside_row
 from pulsar_spark.errors import ConsumerNotFound, InvalidMessage, NotAllowedError, TopicNotFound, shown
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets

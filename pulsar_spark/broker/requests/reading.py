@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pulsar_spark.broker.requests.drafts import Request, requests_of
+from pulsar_spark.broker.requests.request import Request, requests_of
 from pulsar_spark.storage.cursor_ledger.requests import RequestCommit, read_request_commit, read_requests
 from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SetAside
 from pulsar_spark.storage.store.store import AnyPath

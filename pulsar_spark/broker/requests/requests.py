@@ -15,8 +15,9 @@ from pulsar_spark.broker.letters.waiting_letter_requests import WaitingLetterReq
 from pulsar_spark.broker.requests.acknowledgements import NOTED
 from pulsar_spark.broker.requests.admission import admitted
 from pulsar_spark.broker.requests.desk import Desk
-from pulsar_spark.broker.requests.drafts import Request, RoundDraft
+from pulsar_spark.broker.requests.drafts import RoundDraft
 from pulsar_spark.broker.requests.moves import Moves
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.set_aside import SetAsideRequests
 from pulsar_spark.broker.round.isolation import isolated, of_request
 from pulsar_spark.errors import (

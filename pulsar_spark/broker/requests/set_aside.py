@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.requests.desk import Desk
-from pulsar_spark.broker.requests.drafts import Request, RoundDraft
+from pulsar_spark.broker.requests.drafts import RoundDraft
 from pulsar_spark.broker.requests.reading import read_again
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.round.facts import set_aside_row
 from pulsar_spark.broker.round.isolation import of_request
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, UnknownError, shown

@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.clock import Instant
-from pulsar_spark.broker.cursors.state import Consumer, Cursor
+from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.promotion import Promotion
 from pulsar_spark.broker.gathering.affected import replaying_pages
 from pulsar_spark.broker.key_shared.keyed import LOOK_AHEAD

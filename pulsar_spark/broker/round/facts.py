@@ -7,7 +7,8 @@ storage.cursor_ledger knows which row replaces which.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pulsar_spark.broker.cursors.state import Consumer, Cursor
+from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.acknowledgement.packing import packed_stretches
 from pulsar_spark.protocol.delays.delays import Checkpoint, number_at
@@ -22,7 +23,7 @@ from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 if TYPE_CHECKING:
     from pulsar_spark.broker.bundle.topic_state import TopicState
     from pulsar_spark.broker.delays.promotion import Promotion
-    from pulsar_spark.broker.requests.drafts import Request
+    from pulsar_spark.broker.requests.request import Request
 
 _TEXT = 2000
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.requests.drafts import Request
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.errors import BrokerFenced, InvalidRequest
 from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SUBSCRIPTION, TOPIC, SetAside
 from pulsar_spark.storage.store.faults import is_fault_of_disk

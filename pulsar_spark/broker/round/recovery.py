@@ -13,7 +13,8 @@ from typing import Protocol
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.clock import BundleClock
-from pulsar_spark.broker.requests.drafts import Request, RoundResult
+from pulsar_spark.broker.requests.drafts import RoundResult
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.round.isolation import Broken, PlannerFailed, is_fault, of_request
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff

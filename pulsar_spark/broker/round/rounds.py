@@ -31,7 +31,8 @@ from pulsar_spark.broker.cursors.unacked import hold_back
 from pulsar_spark.broker.delays.due_moves import mend_numbers
 from pulsar_spark.broker.gathering.gather import gather_work
 from pulsar_spark.broker.letters.behind_rounds import write_missing_projections, write_projections
-from pulsar_spark.broker.requests.drafts import Request, RoundDraft, RoundResult
+from pulsar_spark.broker.requests.drafts import RoundDraft, RoundResult
+from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.requests import Intake
 from pulsar_spark.broker.requests.set_aside import set_aside
 from pulsar_spark.broker.round.absorb import RoundRows, absorb

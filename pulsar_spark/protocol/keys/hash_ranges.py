@@ -167,9 +167,8 @@ class Owners:
 def joined_ranges(ranges: Iterable[OwnedRange]) -> list[OwnedRange]:
     """The ranges in order, with adjoining ranges of one owner and share joined.
 
-    >>> joined_ranges([OwnedRange(5, 9, "a"), OwnedRange(0, 4, "a"), OwnedRange(11, 12, "a")])
-    [OwnedRange(start=0, end=9, consumer_id='a', sharers=1, share=0), OwnedRange(start=11, end=12, consumer_id='a', \
-    sharers=1, share=0)]
+    >>> [each[:3] for each in joined_ranges([OwnedRange(5, 9, "a"), OwnedRange(0, 4, "a"), OwnedRange(11, 12, "a")])]
+    [(0, 9, 'a'), (11, 12, 'a')]
     """
     joined: list[OwnedRange] = []
     open_ranges: dict[tuple, int] = {}
