@@ -506,7 +506,7 @@ STATE_ARROWS: dict[tuple[str, str], tuple[list[tuple[float, float]], tuple[float
 
 
 def states() -> Picture:
-    """Every two states that an event leads between, as ``protocol.entry_states`` has them."""
+    """Every two states that an event leads between, as ``protocol.acknowledgement.entry_states`` has them."""
     picture = Picture(860, 420, "The states of an entry, and the events that lead from one to another")
     fills = {"unread": WHITE, "pending": ORANGE, "replay": YELLOW, "dead": RED, "acknowledged": GREEN}
     for state in STATES:

@@ -9,7 +9,7 @@ The plan (``transforms``) alone decides facts about entries: acknowledged (3.11,
 4.21), dead (4.26, 4.27), due (5.1-5.4), offered first (2.18, 4.7), to which consumer (2.15-2.17), and which consumer is
 blocked (4.4, 4.5). The driver stores the result and computes none of it again. Four facts are exceptions:
 
-* What is left of a batch depends on the order of requests: ``acknowledgements`` calls ``protocol.ack_set`` (3.20).
+* What is left of a batch depends on the order of requests: ``acknowledgements`` asks ``ack_set`` (3.20).
 * Mark-delete passes ranges that no round plans, so the cursor's state moves it (3.17).
 * A request for redelivery unblocks its consumer whatever its result, so ``gather`` names the consumer (4.4).
 * ``keyed_pages`` and ``keyed_lanes`` find before the plan what comes back, because it frees its hash (2.41); they must

@@ -1,7 +1,7 @@
 """What a topic's policies allow a producer: message size, delay, deduplication, and the backlog quota (semantics 3.30).
 
 Policies are read from ``cursor_ledger`` at most four times a second, shared in the process. A stopped topic (see
-storage.condition) accepts nothing; the topic's own log is checked too, because there may be no broker.
+storage.repair.condition) accepts nothing; the topic's own log is checked too, because there may be no broker.
 """
 
 import threading
@@ -129,7 +129,8 @@ class BacklogQuota:
             self._look()
 
     def deduplication_since(self) -> int | None:
-        """The round from which the topic's messages are deduplicated; None if they are not (protocol.deduplication)."""
+        """The round from which the topic's messages are deduplicated; None if they are not
+        (protocol.policies.deduplication)."""
         return deduplication_since(self._policies, self._name)
 
     def inactivity_ms(self) -> int:

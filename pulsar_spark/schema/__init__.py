@@ -1,7 +1,7 @@
 """Schemas turn the value of a message into bytes and back, with the names of ``pulsar.schema``.
 
 A topic keeps the type and definition of its schemas (``schema_info``), and checks further ones by
-protocol.schema_compatibility.
+protocol.schemas.schema_compatibility.
 """
 
 from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType

@@ -1,6 +1,7 @@
 """ProtobufNativeSchema: messages of Protobuf in their own encoding, through ``protobuf``.
 
-Its definition is that of Pulsar's clients. Only equal definitions are compatible (protocol.schema_compatibility).
+Its definition is that of Pulsar's clients. Only equal definitions are compatible
+(protocol.schemas.schema_compatibility).
 """
 
 import base64

@@ -10,7 +10,7 @@ jars (see session_jars) and these settings:
 - The JVM of rounds uses the serial collector, with both compilers.
 
 To publish messages of 100 MiB and more as DataFrames, set ``spark.driver.memory`` to eight times the largest plus a
-gigabyte; to read them, three times (see frames.chunk_payloads).
+gigabyte; to read them, three times (see frames.reading.chunk_payloads).
 """
 
 import os

@@ -1,8 +1,8 @@
 """Fold acknowledgements into ranges (design 4, step 3).
 
 An acknowledged position counts as such whatever its state. What is left of a batch arrives as its ack set after all
-requests (protocol.ack_set). The redelivery count stays as long as anything of the entry is left (0.20, against 3.13).
-Source: ManagedCursorImpl.asyncDelete, PersistentSubscription.acknowledgeMessage; semantics 3.11-3.20.
+requests (protocol.acknowledgement.ack_set). The redelivery count stays as long as anything of the entry is left (0.20,
+against 3.13). Source: ManagedCursorImpl.asyncDelete, PersistentSubscription.acknowledgeMessage; semantics 3.11-3.20.
 """
 
 from collections.abc import Collection, Mapping

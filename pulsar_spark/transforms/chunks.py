@@ -3,10 +3,10 @@
 **Splitting** (semantics 1.2, 1.5): a message larger than its chunks becomes several rows that differ only in payload
 and ``chunk_id``.
 
-**Joining**: :func:`group_chunks` finds the positions of each complete message's chunks, by ``protocol.chunking`` and
-without payloads. Python workers then join payloads (see frames.chunk_payloads), or Spark does, for chunks of any frame
-(:func:`reassemble_chunks`, :func:`whole_messages`). In Spark the last task needs at least four times the largest
-message.
+**Joining**: :func:`group_chunks` finds the positions of each complete message's chunks, by ``protocol.chunks.chunking``
+and without payloads. Python workers then join payloads (see frames.reading.chunk_payloads), or Spark does, for chunks
+of any frame (:func:`reassemble_chunks`, :func:`whole_messages`). In Spark the last task needs at least four times the
+largest message.
 """
 
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ def group_chunks(chunks: DataFrame) -> DataFrame:
 def messages_of(groups: pa.Array) -> pa.Array:
     """The complete messages in each group's ``rows``: ``first`` and ``last`` position, and ``parts``.
 
-    A uuid may belong to several messages; ``protocol.chunking.judged`` decides, once for an Arrow batch.
+    A uuid may belong to several messages; ``protocol.chunks.chunking.judged`` decides, once for an Arrow batch.
     """
     rows, of_row = groups.flatten(), groups.value_parent_indices().to_numpy()
     position, chunk_ids, num_chunks = (rows.field(at).to_numpy() for at in range(3))
@@ -139,7 +139,7 @@ def _join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:
 
 
 def wrong_size() -> Column:
-    """Why a joined message does not have the size that its chunks state (``protocol.chunking.wrong_size``); null
+    """Why a joined message does not have the size that its chunks state (``protocol.chunks.chunking.wrong_size``); null
     otherwise."""
     size = _payload_bytes()
     is_too_large = is_chunk() & (F.col(SIZE) > MOST_BYTES)

@@ -1,4 +1,4 @@
-"""Compaction as frames: which messages stay, by the rules of ``protocol.compaction``, and their rows.
+"""Compaction as frames: which messages stay, by the rules of ``protocol.policies.compaction``, and their rows.
 
 As in Pulsar's compactor, the first pass groups places by key without payloads, the second reads the rows that stay.
 Both can spill.

@@ -1,4 +1,4 @@
-"""A test for a lane's hashes as an expression; LaneHashes.holds in protocol.lanes does this for arrays.
+"""A test for a lane's hashes as an expression; LaneHashes.holds in protocol.keys.lanes does this for arrays.
 
 A lane of consistent hashing has about a hundred arcs, for which see transforms.stretches.
 """

@@ -7,7 +7,7 @@ All inputs are rows of one schema. So the plan needs no join, exchange or broadc
 **Lines.** Candidates and turns lie end to end in lines; consumers get only entries of their line. A cursor of Shared,
 Exclusive or Failover has one line, null. On Key_Shared each consumer has a line named by its id, with the entries of
 its hashes; an entry without an owner has none (2.31). Held entries (``is_held``) do not go out in this round (2.41,
-0.22). Owners and draining hashes are decided before (protocol.selectors).
+0.22). Owners and draining hashes are decided before (protocol.keys.selectors).
 """
 
 import pyarrow as pa
@@ -61,9 +61,9 @@ KINDS = {
     # first..last were never delivered; batch_size messages each; on Shared and Key_Shared not before due_time. Entries
     # whose time has come precede those without one.
     "unread": ("first", "last", "batch_size", "due_time", "line", "is_held"),
-    # One lap of a consumer's turn, in order of first (= last): see protocol.shared. All first of a cursor differ,
-    # across lines too. A consumer that may get nothing has a lap with null peers, so that the plan reports whether it
-    # is blocked.
+    # One lap of a consumer's turn, in order of first (= last): see protocol.subscriptions.shared. All first of a cursor
+    # differ, across lines too. A consumer that may get nothing has a lap with null peers, so that the plan reports
+    # whether it is blocked.
     "consumer": (
         "first",
         "last",

@@ -1,7 +1,7 @@
 """The sticky-key hash in frames of messages, and their order by key.
 
-It is stored by the producer or computed from the key (storage.key_hashes does that without Spark). It is the message's
-own; that of a batch's entry may differ (semantics 2.22).
+It is stored by the producer or computed from the key (storage.entries.key_hashes does that without Spark). It is the
+message's own; that of a batch's entry may differ (semantics 2.22).
 """
 
 from collections.abc import Collection

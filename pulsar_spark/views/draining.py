@@ -1,8 +1,8 @@
 """The hashes of a Key_Shared subscription that wait, and for whom; derived from rows on demand.
 
-By protocol.draining a hash drains while a consumer other than its owner holds entries of it. It waits while an entry
-given back by its owner is not due. Only entries that are to come back, or were delivered before a consumer last came or
-left, are read; later ones lie with the owner.
+By protocol.keys.draining a hash drains while a consumer other than its owner holds entries of it. It waits while an
+entry given back by its owner is not due. Only entries that are to come back, or were delivered before a consumer last
+came or left, are read; later ones lie with the owner.
 """
 
 from bisect import bisect_right

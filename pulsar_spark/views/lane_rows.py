@@ -1,7 +1,7 @@
 """Convert rows of lane ranges to exact ranges, for views about single positions.
 
-Tasks read the entries' hashes when the view is queried (see storage.lane_ranges). Deleted entries that may have been
-sent are included (protocol.lanes). Rows of deleted or recreated topics stay unchanged.
+Tasks read the entries' hashes when the view is queried (see storage.cursor_ledger.lane_ranges). Deleted entries that
+may have been sent are included (protocol.keys.lanes). Rows of deleted or recreated topics stay unchanged.
 """
 
 import contextlib

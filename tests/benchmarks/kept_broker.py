@@ -20,7 +20,7 @@ TOLD_SECONDS = 60
 @contextmanager
 def quickly_old(seconds: int, **paces: float) -> Iterator[None]:
     """What is in no use goes after so many seconds, and topics made here tell of files that left them for a minute:
-    longer, or nobody would know that they may go. *paces* are those of broker.housekeeping."""
+    longer, or nobody would know that they may go. *paces* are those of broker.upkeep.housekeeping."""
     with ExitStack() as hurried:
         for module in (checkpoints, shortening):
             hurried.enter_context(patch.object(module, "CHOSEN_SECONDS", seconds))

@@ -1,6 +1,6 @@
 """Chunked messages in the broker: the unit is the entry of the last chunk, and what lies before it is passed over.
 
-Rules: semantics 1.9-1.16 with 0.10 and 0.25 (see broker.chunked). Which chunks make up a message is in
+Rules: semantics 1.9-1.16 with 0.10 and 0.25 (see broker.chunks.chunked). Which chunks make up a message is in
 tests/protocol/test_chunking.py.
 """
 

@@ -1,7 +1,7 @@
 """A machine's clock that was ahead and is right again, and one that was behind: what is timed ends in its own time,
 neither early nor late.
 
-Rule: broker.clock. Times are milliseconds of the machine's clock; ``ahead`` is how wrong it was, for one round.
+Rule: broker.bundle.clock. Times are milliseconds of the machine's clock; ``ahead`` is how wrong it was, for one round.
 """
 
 import pytest

@@ -1,6 +1,7 @@
 """What a cursor keeps of delayed entries: numbers of what came due, and nothing of what waits.
 
-Rules: semantics 5 with 0.21, 0.24; design 10 (see broker.due_lane). What is delivered when is in tests/spec/delayed.
+Rules: semantics 5 with 0.21, 0.24; design 10 (see broker.delays.due_lane). What is delivered when is in
+tests/spec/delayed.
 """
 
 import shutil

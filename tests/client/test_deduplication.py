@@ -1,4 +1,4 @@
-"""What a producer sends again is stored once, by its name and sequence ids (protocol.deduplication)."""
+"""What a producer sends again is stored once, by its name and sequence ids (protocol.policies.deduplication)."""
 
 import pytest
 

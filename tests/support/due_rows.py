@@ -1,5 +1,5 @@
 """What the rows of a cursor say of delayed entries, in positions: worked out from the topic and the definition of
-numbers (broker.due_lane, broker.promotion), without the broker's index.
+numbers (broker.delays.due_lane, broker.delays.promotion), without the broker's index.
 
 The number of a delayed entry is its rank by (deliver time, position) among all of its topic partition.
 """

@@ -2,7 +2,7 @@
 
 A message lies where the chunk lies that completes it, its *unit*. All other chunks are *parts*: of a message that is
 complete, of one that is *open* because chunks are still to come, or of none, for good (1.10-1.13). Written once more,
-entry by entry; nothing is shared with ``protocol.chunking``.
+entry by entry; nothing is shared with ``protocol.chunks.chunking``.
 """
 
 from collections.abc import Callable

@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 class PlainPlanner:
-    """Plans a round like ``broker.planner.Planner``."""
+    """Plans a round like ``broker.round.planner.Planner``."""
 
     def run(self, work: Work) -> list[Outcome]:
         rows = work.rows.to_pylist()

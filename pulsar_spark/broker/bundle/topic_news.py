@@ -1,5 +1,5 @@
-"""Which topics' logs a look reads: announced ones (see storage.announcements), ones known to have moved, and some in
-turn.
+"""Which topics' logs a look reads: announced ones (see storage.topics.announcements), ones known to have moved, and
+some in turn.
 
 A look costs the same for any number of topics (design 9, 11). Unannounced publishes are found in turn: at once with up
 to :data:`IN_TURN` topics, in seconds with ten thousand.

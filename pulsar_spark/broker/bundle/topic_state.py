@@ -55,7 +55,7 @@ class TopicState:
         return found
 
     def deliver_times(self, partition: int) -> EntryColumn:
-        """A partition's deliver times (storage.delayed.deliver_times)."""
+        """A partition's deliver times (storage.delay_index.delayed.deliver_times)."""
         found = self.entry_times.get(partition)
         if found is None:
             read = partial(deliver_times, self.topic.path)

@@ -1,5 +1,5 @@
 """Chunked messages that exceed a consumer's limits, or are acknowledged incomplete. Theory: chunked; rule:
-protocol.chunk_limits.
+protocol.chunks.chunk_limits.
 
 Limits apply as a read passes, by position, so a message not yet on its way is never lost. Whatever is read again is
 checked again. A consumer that asks for redelivery of everything gets kept-back messages too. A complete message that

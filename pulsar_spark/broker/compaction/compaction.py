@@ -1,5 +1,5 @@
 """Compacts a topic: makes its compacted view from the previous view and what was published after its horizon (see
-storage.compacted, protocol.compaction).
+storage.compaction.compacted, protocol.policies.compaction).
 
 The calling process does it, without a JVM up to :data:`SMALL_MESSAGES` and :data:`SMALL_BYTES` (compaction_small), else
 with Spark (compaction_job). No cursor moves, so no broker need run. A topic has one compaction at a time; a crash

@@ -2,7 +2,7 @@
 
 A round rewrites only the pages it touches. Small pages suit random changes, but each has a cost, so they grow with the
 number of ranges (:func:`most_ranges`). A page knows its unacknowledged messages and next due time. Unused pages are
-packed (protocol.packed_ranges).
+packed (protocol.acknowledgement.packed_ranges).
 """
 
 from bisect import bisect_left, bisect_right

@@ -2,7 +2,7 @@
 
 A policy row and cursors' rows keep what is blocked, because blocks begin and end at different counts. Subscriptions
 with a consumer without limits (DataFrame consumers) neither count nor are blocked. Rules: semantics 4.5 (see
-protocol.unacked_limit).
+protocol.subscriptions.unacked_limit).
 """
 
 from pulsar_spark.broker.bundle.bundle import Bundle

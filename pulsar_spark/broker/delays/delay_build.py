@@ -1,7 +1,7 @@
 """Writes a bucket of the delay index with a Spark job, for publishes too large for the driver.
 
 The job sorts the runs' rows and writes files of one topic partition each. Their footers have the statistics, so the
-driver reads no rows; it makes the commit (see storage.delay_table).
+driver reads no rows; it makes the commit (see storage.delay_index.delay_table).
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ _WRITTEN = {
     "parquet.block.row.count.limit": str(SEGMENT_ENTRIES),
     "parquet.page.write-checksum.enabled": "true",
 }
-"""As storage.delay_segments writes them: numbers as differences, one segment per row group."""
+"""As storage.delay_index.delay_segments writes them: numbers as differences, one segment per row group."""
 _SETTINGS = {"spark.sql.files.ignoreMissingFiles": "true", "spark.sql.files.ignoreCorruptFiles": "true"}
 """Lost files are skipped; a consumer that is sent their entries finds out."""
 _LEAST_FILE_ENTRIES = 1 << 19
@@ -97,7 +97,7 @@ class SparkBuild:
 
 
 def _messages(spark: SparkSession, topic: Topic, runs: dict[int, list[Run]]) -> DataFrame:
-    """The rows of *runs* as they were published (storage.delayed.deliver_times)."""
+    """The rows of *runs* as they were published (storage.delay_index.delayed.deliver_times)."""
     version = TableLog(topic.path).latest()
     there = spark.read.format("delta").load(str(topic.path)).columns
     columns = ["batch_index", "deliver_at_time"]

@@ -1,4 +1,4 @@
-"""Time to live for a cursor with a due lane (0.26, see protocol.expiry)."""
+"""Time to live for a cursor with a due lane (0.26, see protocol.policies.expiry)."""
 
 from collections.abc import Iterable
 

@@ -1,9 +1,9 @@
 """Promotion numbers delayed entries that have come due, in their topic partition, once for all subscriptions, in order
 of (deliver time, position).
 
-A run numbered later has no entries due before what is promoted (see protocol.numbering.Run), so numbers keep their
-meaning. A *checkpoint* maps numbers to the entries due between two instants, which the delay index returns. Unneeded
-checkpoints are dropped, except the last; small promotions extend it.
+A run numbered later has no entries due before what is promoted (see protocol.topics.numbering.Run), so numbers keep
+their meaning. A *checkpoint* maps numbers to the entries due between two instants, which the delay index returns.
+Unneeded checkpoints are dropped, except the last; small promotions extend it.
 
 Nothing is promoted before its deliver time, or while no consumer can take it. Rule: design 10; semantics 5 with 0.21
 and 0.24.

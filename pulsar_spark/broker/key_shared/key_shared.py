@@ -1,5 +1,5 @@
 """The owners of hashes of Key_Shared subscriptions, as consumers join and leave, and after a restart. Rules: semantics
-2.4, 2.24-2.35; protocol.key_shared and protocol.selectors decide."""
+2.4, 2.24-2.35; protocol.keys.key_shared and protocol.keys.selectors decide."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple

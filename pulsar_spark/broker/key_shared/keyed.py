@@ -1,8 +1,8 @@
 """Key_Shared: the owner of each entry and the entries that wait, for one cursor in one round.
 
-The owner of its hash owns an entry (protocol.selectors), whose row is in that consumer's line. An entry is held while
-its hash drains, an earlier entry of the hash is to come back (protocol.draining), or nobody owns it (semantics 2.31).
-Reading passes over held entries, and those whose owners take nothing, up to the look-ahead limit
+The owner of its hash owns an entry (protocol.keys.selectors), whose row is in that consumer's line. An entry is held
+while its hash drains, an earlier entry of the hash is to come back (protocol.keys.draining), or nobody owns it
+(semantics 2.31). Reading passes over held entries, and those whose owners take nothing, up to the look-ahead limit
 (keySharedLookAheadMsgInReplayThreshold...). Ranges are kept in pages (keyed_pages) or by lane (keyed_lanes).
 """
 

@@ -1,7 +1,8 @@
 """A round of a Key_Shared cursor kept by lane that changes only whole ranges, so no entry is looked at by itself.
 
-Consumers that acknowledge all of a delivery acknowledge whole ranges (protocol.cursor's ``delivery_round``), and with
-enough permits each owner gets all of its new entries. Other rounds are for :mod:`keyed_lanes`.
+Consumers that acknowledge all of a delivery acknowledge whole ranges (protocol.acknowledgement.cursor's
+``delivery_round``), and with enough permits each owner gets all of its new entries. Other rounds are for
+:mod:`keyed_lanes`.
 """
 
 from collections import Counter, defaultdict

@@ -1,8 +1,8 @@
 """Executes the plan of a round, or a shorter one if it only acknowledges (transforms.round).
 
 A **prepared plan** is built once and reads a file that each round replaces. Spark's plan holds only its path and
-length, which stay (see storage.padded), so a round costs no planning. This needs one partition, without exchange and
-broadcast, which would keep their first result.
+length, which stay (see storage.store.padded), so a round costs no planning. This needs one partition, without exchange
+and broadcast, which would keep their first result.
 
 Small rounds are interpreted. From :data:`COMPILED_FROM` rows on, plans compiled in the background are used, and from
 :data:`HALVED_FROM` on two, for half of the cursors each. Each way has a session, from which Spark takes the choice.

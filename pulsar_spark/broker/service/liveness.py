@@ -1,8 +1,8 @@
 """Which clients gave a sign of life, and which are gone before their lease ends.
 
 Rule: PersistentSubscription.addConsumer checks the holder's connection. Here, a client is gone if its process's lock is
-free (storage.presence); a client without one, or on another machine, has only its lease. Clients that went are
-remembered for a while, since earlier requests may be read later.
+free (storage.processes.presence); a client without one, or on another machine, has only its lease. Clients that went
+are remembered for a while, since earlier requests may be read later.
 """
 
 import time

@@ -1,9 +1,9 @@
 """Brokers share the bundles of a root: each process serves as many as any other, takes over from one that ended, and
 gives some up for a new one.
 
-Lease files say which processes run and which serves each bundle, and a pure rule decides (protocol.bundles.share). If
-looks are out of date, the bundle's lease decides, and at last the fence of a round's commit. A bundle given up, also
-for a split, ends its round first; consumers notice nothing.
+Lease files say which processes run and which serves each bundle, and a pure rule decides
+(protocol.topics.bundles.share). If looks are out of date, the bundle's lease decides, and at last the fence of a
+round's commit. A bundle given up, also for a split, ends its round first; consumers notice nothing.
 
 A failed bundle is left alone for a while. With available_now, the process ends once all bundles are done, or with a
 failure.

@@ -1,8 +1,8 @@
-"""A broker keeps its root's tables small and their logs short, in the background (see storage.housekeeping).
+"""A broker keeps its root's tables small and their logs short, in the background (see storage.upkeep.housekeeping).
 
 One thread does a step at a time and rests nine times as long, less if a table has many new commits. Before each step it
 checks the lease. An error ends work on that table for now. Tables are looked at after enough commits, and from time to
-time. Policies say how long things stay (see storage.kept_tables). Each look also gives memory back.
+time. Policies say how long things stay (see storage.upkeep.kept_tables). Each look also gives memory back.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Time to live, backlog quotas and the end of idle subscriptions, checked every ``ttl_check_seconds``.
 
 It runs in a round before the plan, and notes acknowledgements and unsubscribes, so a crash repeats or loses nothing. A
-topic above its quota is checked every second. Rules: semantics 3.29-3.31 (see protocol.expiry).
+topic above its quota is checked every second. Rules: semantics 3.29-3.31 (see protocol.policies.expiry).
 """
 
 from collections import Counter, defaultdict

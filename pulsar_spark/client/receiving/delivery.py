@@ -1,6 +1,6 @@
 """A delivery: what the broker sent to one consumer in one round, as a range of positions, or of a lane.
 
-Due entries (protocol.delays) are named one by one, in order. Of a lane's range (protocol.lanes) the entries with
+Due entries (protocol.delays) are named one by one, in order. Of a lane's range (protocol.keys.lanes) the entries with
 its hashes were sent; taking them reads the hashes, but their number is known before.
 """
 
@@ -144,7 +144,7 @@ class Delivery:
         return self.entries * (self.batch_size if self.bits is None else self.bits.bit_count())
 
     def look_up(self, ledgers: LedgerIndex, topic: Topic, partition: int) -> range | np.ndarray:
-        """Its positions, ascending, with all gone entries that may have been sent (protocol.lanes)."""
+        """Its positions, ascending, with all gone entries that may have been sent (protocol.keys.lanes)."""
         if self.positions is None:
             place, span = (topic.topic_id, partition), (self.first, self.last)
             self.positions = sent_by_lane(ledgers, topic.path, place, span, self.lane, self.entries)

@@ -1,6 +1,6 @@
 """Which producers may share a topic, by ``access_mode`` (AbstractTopic.addProducer of Apache Pulsar).
 
-storage.producers lists the producers, storage.exclusive holds the claim on a topic.
+storage.topics.producers lists the producers, storage.topics.exclusive holds the claim on a topic.
 """
 
 from pulsar_spark.client.model.enums import ProducerAccessMode

@@ -1,4 +1,4 @@
-"""Leaves duplicates out of one producer's commits, if the topic is deduplicated (see protocol.deduplication).
+"""Leaves duplicates out of one producer's commits, if the topic is deduplicated (see protocol.policies.deduplication).
 
 The log gives the highest sequence ids before each commit. If another process with the producer's name commits in
 between, nothing is committed, and the rest is judged again.

@@ -1,4 +1,4 @@
-"""Which partition each message of a producer goes to, by its options (see ``protocol.routing``)."""
+"""Which partition each message of a producer goes to, by its options (see ``protocol.topics.routing``)."""
 
 import random
 import time

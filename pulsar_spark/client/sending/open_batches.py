@@ -1,4 +1,4 @@
-"""The open batches of a producer, by partition (protocol.batching says when they close)."""
+"""The open batches of a producer, by partition (protocol.topics.batching says when they close)."""
 
 from pulsar_spark.client.model.enums import BatchingType
 from pulsar_spark.client.sending.producer_settings import ProducerSettings

@@ -1,7 +1,7 @@
 """Group commit: one thread per producer commits what arrived during its last commit.
 
 If an outcome is unclear, the same rows are written under the same publish id until the send timeout (see
-storage.sure_append), and only the first counts. A crash loses only messages whose callback was never called. If a
+storage.delta.sure_append), and only the first counts. A crash loses only messages whose callback was never called. If a
 callback raises, the thread ends with the usual traceback, and a new one continues.
 """
 

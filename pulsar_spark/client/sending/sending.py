@@ -70,7 +70,7 @@ class Sending:
     ) -> MessageId:
         """Publish a message, wait until it is stored, and return its id. An open batch is published with it.
 
-        If deduplication drops the message as a duplicate, the id names no entry (see protocol.deduplication).
+        If deduplication drops the message as a duplicate, the id names no entry (see protocol.policies.deduplication).
 
         - ``content``: the value that the schema encodes; None for a null value.
         - ``properties``: a dict of texts; ValueError if a value is None.

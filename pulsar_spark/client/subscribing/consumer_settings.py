@@ -26,7 +26,7 @@ MIN_UNACKED_TIMEOUT_MS = 10_000
 DEAD_LETTER_UNACKED_TIMEOUT_MS = 30_000
 """The default timeout of a consumer with a dead letter policy (0.6)."""
 GROWS_FROM = 1000
-"""The (default) receiver queue size from which on a queue grows (protocol.permits)."""
+"""The (default) receiver queue size from which on a queue grows (protocol.subscriptions.permits)."""
 
 
 class ChunkLimits(NamedTuple):

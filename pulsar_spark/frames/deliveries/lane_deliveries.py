@@ -1,4 +1,4 @@
-"""Ranges in deliveries by lane (protocol.lanes) and from the due lane (protocol.delays).
+"""Ranges in deliveries by lane (protocol.keys.lanes) and from the due lane (protocol.delays).
 
 A lane range means the entries between its ends with the lane's hashes. It is read by them (see lane_frames) and
 acknowledged by round. So **a delivery with a lane range has all that the range's round delivered of its partition.** To
@@ -65,7 +65,7 @@ def exact(
 ) -> tuple[PositionRange | LaneRange, ...]:
     """Convert due ranges, and the lane ranges that *is_asked* selects, to ranges of positions.
 
-    Entries that are gone, but may have been sent (protocol.lanes), are found missing later.
+    Entries that are gone, but may have been sent (protocol.keys.lanes), are found missing later.
     """
     found: list[PositionRange | LaneRange] = []
     for each in ranges:

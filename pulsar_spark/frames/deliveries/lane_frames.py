@@ -1,8 +1,8 @@
 """Read what was delivered by lane: rows between two positions whose hashes belong to the lane.
 
 Spark filters by the stored hash, or a computed one where none is stored; the lane of an only consumer needs no filter.
-Unchanged files are read directly (published_files), others with bounds of positions (storage.slices). In files in order
-of hash (``publish(sort_by_key=True)``) the driver reads the hashes first, so that the widest gaps are skipped.
+Unchanged files are read directly (published_files), others with bounds of positions (storage.entries.slices). In files
+in order of hash (``publish(sort_by_key=True)``) the driver reads the hashes first, so that the widest gaps are skipped.
 """
 
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ MOST_LANES = 4
 _MOST_PARTS = 4
 """Each part is a scan of its own."""
 LEAST_GAP = 2000
-"""A gap of more entries than this is worth a bound of its own: see storage.data_files for the pages of files in order
-of hash."""
+"""A gap of more entries than this is worth a bound of its own: see storage.delta.data_files for the pages of files in
+order of hash."""
 
 
 def by_lane(ranges: Sequence[LaneRange]) -> dict[LaneHashes, list[LaneRange]]:

@@ -2,7 +2,7 @@
 
 Runs of ``ledgers`` name the files, so Delta need not resolve the table or choose files. The meant rows are passed as
 arrays, so that consumers and deliveries share compiled code (see transforms.stretches). This works for few unchanged
-files, whole entries, and one redelivery count; storage.slices reads the rest.
+files, whole entries, and one redelivery count; storage.entries.slices reads the rest.
 """
 
 import re
@@ -68,7 +68,7 @@ def read_published(
     with_chunks: bool,
     where: Column | None = None,
 ) -> DataFrame | None:
-    """The messages of *ranges* as storage.slices.read_pieces gives them; None if only that can read them."""
+    """The messages of *ranges* as storage.entries.slices.read_pieces gives them; None if only that can read them."""
     ranges = list(ranges)
     if len({(held.redelivery_count, held.ack_set) for held in ranges}) != 1 or ranges[0].ack_set is not None:
         return None

@@ -1,7 +1,7 @@
 """Temporary folders that are removed after the process that made them, however it ends.
 
-A process locks a file in each folder (see storage.held_file). The user's next process that makes a folder removes those
-whose lock is free.
+A process locks a file in each folder (see storage.processes.held_file). The user's next process that makes a folder
+removes those whose lock is free.
 """
 
 import os

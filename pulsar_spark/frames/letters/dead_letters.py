@@ -1,7 +1,7 @@
 """Read dead letter topics as DataFrames: each letter's origin, cause, and the job that sent it back.
 
-The letter's properties (see ``protocol.letters``) name the *first* origin. The subscription on which it died last is in
-a default dead letter topic's name.
+The letter's properties (see ``protocol.redelivery.letters``) name the *first* origin. The subscription on which it died
+last is in a default dead letter topic's name.
 """
 
 import os

@@ -1,5 +1,5 @@
 """One run of a job that sends dead letters back: it selects letters or finds its earlier selection, sends the rest, and
-reports. See ``frames.reprocess`` for why nothing is sent twice."""
+reports. See ``frames.letters.reprocess`` for why nothing is sent twice."""
 
 import hashlib
 import json

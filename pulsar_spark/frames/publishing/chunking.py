@@ -62,7 +62,7 @@ class Chunking(NamedTuple):
         return rows, {*given, "producer_name", "sequence_id", *CHUNK_COLUMNS}
 
     def _chunk_bytes(self, texts: list[Column], has_properties: bool) -> Column:
-        """``protocol.chunking.chunk_payload_bytes`` as a Column, which fails the job where that raises."""
+        """``protocol.chunks.chunking.chunk_payload_bytes`` as a Column, which fails the job where that raises."""
         name, *keys = texts
         metadata = F.lit(NUMBERS_BYTES + 2 * TEXT_BYTES + _LONGEST_NUMBER) + F.octet_length(name) * 2
         for key in keys:

@@ -127,7 +127,8 @@ def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
     if isinstance(given, T.TimestampType):
         return column
     if isinstance(given, T.DayTimeIntervalType):
-        # In whole milliseconds, as client.send_arguments.deliver_at_ms counts: Pulsar's deliver times have no others.
+        # In whole milliseconds, as client.sending.send_arguments.deliver_at_ms counts: Pulsar's deliver times have no
+        # others.
         since, now_ms = timedelta(milliseconds=MAX_MS) - (now - EPOCH), from_micros(1000 * to_millis(now))
         is_beyond, instant = column > F.lit(since), F.timestamp_millis(F.unix_millis(F.lit(now_ms) + column))
     else:

@@ -7,7 +7,7 @@ checkpoint stores, and the batch id. A crash before the commit leaves only files
 policy refuses producers, :class:`ProducerBlockedQuotaExceededError` after they waited for the send timeout. A committed
 transaction is not checked again.
 
-Only the commit holds the table's lock (see storage.staging), so a large publish does not delay clients.
+Only the commit holds the table's lock (see storage.delta.staging), so a large publish does not delay clients.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The partition of a message as a column, by the rules of ``protocol.routing``.
+"""The partition of a message as a column, by the rules of ``protocol.topics.routing``.
 
 Messages without a key go round robin, from a different partition in each task. Java computes ``JavaStringHash``,
 Spark's expressions ``Murmur3_32Hash`` (see transforms.key_hashes), a Python worker ``BoostHash``.

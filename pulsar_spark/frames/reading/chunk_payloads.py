@@ -93,8 +93,8 @@ def with_payloads(
     many: Callable[[], DataFrame],
     redelivery_counts: Mapping[tuple[int, int], int] = MappingProxyType({}),
 ) -> DataFrame:
-    """The messages of *parts*, one row each: the row of the last chunk, as storage.slices.read_pieces gives it for
-    *columns*, with the whole ``payload`` or :data:`PAYLOAD_ERROR`.
+    """The messages of *parts*, one row each: the row of the last chunk, as storage.entries.slices.read_pieces gives it
+    for *columns*, with the whole ``payload`` or :data:`PAYLOAD_ERROR`.
 
     *spans_of* gives the runs of a partition. *many* gives these rows as a frame, if they are too many for the driver
     (see last_chunks).

@@ -16,7 +16,7 @@ _PLACE = ("partition", "publish_id")
 
 
 def names_of(columns: Sequence[str] | None) -> list[str]:
-    """The columns of messages that storage.slices.read_pieces gives for *columns*."""
+    """The columns of messages that storage.entries.slices.read_pieces gives for *columns*."""
     return [name for name in columns or DELIVERED if name != "partition"] + [
         "partition",
         "ledger_id",

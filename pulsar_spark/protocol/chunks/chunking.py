@@ -38,7 +38,7 @@ NUMBERS_BYTES, TEXT_BYTES = 64, 6
 MAX_PENDING = "max_pending_chunked_message"
 AUTO_ACK_OLDEST = "auto_ack_oldest_chunked_message_on_queue_full"
 EXPIRE_TIME_MS = "expire_time_of_incomplete_chunked_message_ms"
-"""Properties of a subscribe request: limits for incomplete messages (see protocol.chunk_limits). Absent: none
+"""Properties of a subscribe request: limits for incomplete messages (see protocol.chunks.chunk_limits). Absent: none
 (0.25)."""
 
 

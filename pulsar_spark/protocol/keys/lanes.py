@@ -1,7 +1,7 @@
 """Lanes: sets of sticky-key hashes for which a Key_Shared cursor keeps ranges together.
 
 With many keys, consumers' entries interleave; a range of a lane ignores other lanes' entries. Rows contain the
-hashes of lanes, which broker.lane_form decides.
+hashes of lanes, which broker.key_shared.lane_form decides.
 
 Entries that are gone, deleted or lost, look like entries without a key. A range counts its entries, which shows if
 any are in doubt (:func:`are_told`). Code that decides state then uses :func:`known_entries`, so gone entries are

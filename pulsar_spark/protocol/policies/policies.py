@@ -1,7 +1,7 @@
 """Policies: their names and values, and which one applies to a topic.
 
 A topic's policy precedes its namespace's, then the root's (:data:`BROKER`, like ``broker.conf``), then the default.
-The broker's own notes are stored among them, under reserved names. See protocol.expiry for expiry and quotas.
+The broker's own notes are stored among them, under reserved names. See protocol.policies.expiry for expiry and quotas.
 """
 
 import re
@@ -35,7 +35,7 @@ SCHEMA_COMPATIBILITY_STRATEGY, ALLOW_AUTO_UPDATE_SCHEMA, SCHEMA_VALIDATION_ENFOR
     "is_allow_auto_update_schema",
     "schema_validation_enforced",
 )
-"""Policies of a topic's schemas (protocol.schema_compatibility)."""
+"""Policies of a topic's schemas (protocol.schemas.schema_compatibility)."""
 SCHEMA_STRATEGIES = (
     "UNDEFINED",
     "ALWAYS_INCOMPATIBLE",
@@ -50,11 +50,11 @@ SCHEMA_STRATEGIES = (
 
 DEDUPLICATION, INACTIVITY_TIMEOUT = "deduplication_enabled", "deduplication_producer_inactivity_timeout_minutes"
 """Policies of deduplication: whether it is on, and when a producer's name is forgotten, 0 for never
-(protocol.deduplication)."""
+(protocol.policies.deduplication)."""
 
 COMPACTION_THRESHOLD, COMPACTION_RETAIN_NULL_KEY = "compaction_threshold", "topic_compaction_retain_null_key"
 """Policies of compaction: the uncompacted bytes above which a broker compacts a topic, 0 for never, and whether
-messages without a key stay (protocol.compaction)."""
+messages without a key stay (protocol.policies.compaction)."""
 
 POLICIES: dict[str, int | str] = {
     "max_unacked_messages_per_consumer": 50_000,
@@ -92,7 +92,7 @@ POLICIES: dict[str, int | str] = {
 }
 """Policies and their defaults; topics precede namespaces, which precede these. 0 is off, except in retention: 0
 is none, -1 for ever. The tick of delayed delivery is the least time between rounds for due messages alone; it
-makes none early (semantics 0.21), and leaves a broker time for the rest. protocol.key_shared explains those of
+makes none early (semantics 0.21), and leaves a broker time for the rest. protocol.keys.key_shared explains those of
 Key_Shared; its look-ahead limits are how many messages may wait for redelivery before no new ones are read.
 ``max_message_size`` is the bytes of a message in one piece, or of a chunk."""
 
@@ -121,7 +121,7 @@ namespace or the root: since when theirs is on, which does not count here."""
 
 BROKER, BROKER_BLOCKED = "broker", "broker_dispatching_blocked"
 """The owner of policies for a whole root; and a fact about it: whether all its subscriptions together have too
-many unacknowledged messages (protocol.unacked_limit)."""
+many unacknowledged messages (protocol.subscriptions.unacked_limit)."""
 
 MOST_INT32 = (1 << 31) - 1
 _MOST = {

@@ -1,4 +1,4 @@
-"""The compacted view of a topic: the latest message of each key up to a horizon (protocol.compaction).
+"""The compacted view of a topic: the latest message of each key up to a horizon (protocol.policies.compaction).
 
 It is a table ``_compacted`` in the topic's folder, which Delta ignores. It holds whole rows, with ledger id and
 position, in order of position; chunked messages are joined. They stay until a later message has the key, even if

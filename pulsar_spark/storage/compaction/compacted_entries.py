@@ -114,7 +114,7 @@ class CompactedEntries:
 
 
 def _deletes(rows: pa.Table) -> pa.ChunkedArray:
-    """Which *rows* are deletions (protocol.compaction.payload_size)."""
+    """Which *rows* are deletions (protocol.policies.compaction.payload_size)."""
     stored = pc.fill_null(pc.binary_length(rows["payload"]), 0).cast(pa.int64())
     plain = pc.subtract(stored, pc.multiply(rows["encryption_keys"].is_valid().cast(pa.int64()), TAG_BYTES))
     is_empty = pc.less_equal(pc.coalesce(rows["uncompressed_size"].cast(pa.int64()), plain), 0)

@@ -1,6 +1,6 @@
 """Rounds that must stay: from the first that delivered something above its cursor's mark-delete position.
 
-A sink searches all deliveries of an entry before it writes it again (frames.sent_history).
+A sink searches all deliveries of an entry before it writes it again (frames.sinks.sent_history).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """Turn a cursor's ranges into exact positions, for readers of its rows.
 
-A lane's range (see protocol.lanes) means the entries between its ends with the lane's hashes, other ranges mean all.
-Ranges of the due lane (see protocol.delays) are numbers, which storage.delay_index.scheduled turns into positions.
+A lane's range (see protocol.keys.lanes) means the entries between its ends with the lane's hashes, other ranges mean
+all. Ranges of the due lane (see protocol.delays) are numbers, which storage.delay_index.scheduled turns into positions.
 """
 
 from bisect import bisect_left

@@ -1,7 +1,7 @@
 """Hashes of entries' sticky keys, which decide the owner on Key_Shared.
 
-Rules: semantics 2.21-2.23, 0.1 (see protocol.sticky_key). An entry, also a batch (2.22), has its first message's hash,
-stored by its producer or computed here.
+Rules: semantics 2.21-2.23, 0.1 (see protocol.keys.sticky_key). An entry, also a batch (2.22), has its first message's
+hash, stored by its producer or computed here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -78,7 +78,7 @@ def sent_by_lane(
     index: LedgerIndex, table, place: tuple[str, int], span: tuple[int, int], lane: LaneHashes, entries: int
 ) -> np.ndarray:
     """The ascending positions that a lane's range of *entries* entries sent: those in *span* (first, last) of *place*
-    (topic id, partition) with its hashes. Missing entries: protocol.lanes.sent_entries.
+    (topic id, partition) with its hashes. Missing entries: protocol.keys.lanes.sent_entries.
     """
     runs = list(index.runs(*place, *span))
     is_of_lane = lane.holds(read_hashes(table, runs))

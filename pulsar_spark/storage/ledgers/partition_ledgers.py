@@ -71,7 +71,7 @@ class PartitionLedgers:
         self.last_delayed_position = past.last_delayed_position
         """Behind it there are no entries that wait for their deliver time (protocol.delays)."""
         self.last_chunk_position = past.last_chunk_position
-        """Behind it there are no chunks (protocol.chunking); -1 where there are none at all."""
+        """Behind it there are no chunks (protocol.chunks.chunking); -1 where there are none at all."""
         self._chunk_runs = array("q")
         """Indexes of the runs that may have chunks."""
 

@@ -1,4 +1,5 @@
-"""The rows of staged files that are no duplicates (see protocol.deduplication), as files that an append may move.
+"""The rows of staged files that are no duplicates (see protocol.policies.deduplication), as files that an append may
+move.
 
 Duplicates are rows stored already, and all but the first with one name and sequence id on a partition. Files are linked
 (copied in a store) or rewritten, because the append may be retried.

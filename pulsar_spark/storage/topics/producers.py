@@ -2,7 +2,7 @@
 
 Rule: AbstractTopic.addProducer of Apache Pulsar: a name belongs to one producer, and an exclusive one must see others.
 Messages do not depend on these files: the topic's log has exclusive claims (see storage.topics.exclusive) and sequence
-ids (see protocol.deduplication).
+ids (see protocol.policies.deduplication).
 """
 
 import contextlib

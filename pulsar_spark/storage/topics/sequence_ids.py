@@ -1,4 +1,4 @@
-"""The highest sequence ids of a topic's producers, from transactions in its log (see protocol.deduplication).
+"""The highest sequence ids of a topic's producers, from transactions in its log (see protocol.policies.deduplication).
 
 Only the transactions of the newest checkpoint and later commits that name one are read, and only wanted producers are
 kept.
