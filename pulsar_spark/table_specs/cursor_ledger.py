@@ -220,9 +220,9 @@ CURSOR_LEDGER = TableSpec(
                 pa.binary(),
                 "range, in the round that delivers it: positions of the first and the last chunk of each chunked "
                 "message whose last chunk is in it, one pair after the other, by last, packed "
-                "(protocol.acknowledgement.packing); else null; cursor: where chunked messages begin that are not complete and "
-                "count as acknowledged, as first and last position of stretches in which no other one begins, packed "
-                "likewise; consumer: "
+                "(protocol.acknowledgement.packing); else null; cursor: where chunked messages begin that are not "
+                "complete and count as acknowledged, as first and last position of stretches in which no other one "
+                "begins, packed likewise; consumer: "
                 "likewise those kept back from it",
             ),
             (
