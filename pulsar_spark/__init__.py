@@ -50,6 +50,7 @@ from pulsar_spark.errors import (
     NotAllowedError,
     NotARoot,
     NotConnected,
+    OlderLayout,
     OperationNotSupported,
     ProducerBlockedQuotaExceededError,
     ProducerBlockedQuotaExceededException,
@@ -91,7 +92,7 @@ from pulsar_spark.protocol.topics.message_id import MessageId
 if TYPE_CHECKING:
     from pulsar_spark import functions, schema, tableview
     from pulsar_spark.client.client import Client
-    from pulsar_spark.client.model.connections import (
+    from pulsar_spark.client.compat import (
         Authentication,
         AuthenticationAthenz,
         AuthenticationBasic,
@@ -99,11 +100,16 @@ if TYPE_CHECKING:
         AuthenticationTLS,
         AuthenticationToken,
         AutoClusterFailover,
+        Context,
+        Function,
+        MessageBatch,
+        PickleSerDe,
+        SerDe,
         ServiceInfo,
         ServiceInfoProvider,
     )
     from pulsar_spark.client.model.loggers import ConsoleLogger, FileLogger
-    from pulsar_spark.client.model.message import Message, MessageBatch
+    from pulsar_spark.client.model.message import Message
     from pulsar_spark.client.model.policies import (
         BatchReceivePolicy,
         ConsumerBatchReceivePolicy,
@@ -117,9 +123,7 @@ if TYPE_CHECKING:
     from pulsar_spark.client.schema.payloads import EncryptionContext
     from pulsar_spark.client.sending.producer import Producer
     from pulsar_spark.client.subscribing.consumer import Consumer
-    from pulsar_spark.functions.context import Context
-    from pulsar_spark.functions.function import Function
-    from pulsar_spark.functions.serde import IdentitySerDe, PickleSerDe, SerDe
+    from pulsar_spark.functions.serde import IdentitySerDe
     from pulsar_spark.payloads.encryption import EncryptionKey
     from pulsar_spark.payloads.keys import CryptoKeyReader, EncryptionKeyInfo
     from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
@@ -202,6 +206,7 @@ __all__ = [
     "NotARoot",
     "NotAllowedError",
     "NotConnected",
+    "OlderLayout",
     "OperationNotSupported",
     "PartitionsRoutingMode",
     "PickleSerDe",
@@ -248,13 +253,14 @@ __all__ = [
 if not TYPE_CHECKING:  # else checkers would take any name for one of the package's
     _NAMES = {
         "client.client": "Client",
-        "client.model.connections": (
-            "Authentication AuthenticationAthenz AuthenticationBasic AuthenticationOauth2 "
-            "AuthenticationTLS AuthenticationToken AutoClusterFailover ServiceInfo ServiceInfoProvider"
+        "client.compat": (
+            "Authentication AuthenticationAthenz AuthenticationBasic AuthenticationOauth2 AuthenticationTLS "
+            "AuthenticationToken AutoClusterFailover Context Function MessageBatch PickleSerDe SerDe ServiceInfo "
+            "ServiceInfoProvider"
         ),
         "client.subscribing.consumer": "Consumer",
         "client.model.loggers": "ConsoleLogger FileLogger",
-        "client.model.message": "Message MessageBatch",
+        "client.model.message": "Message",
         "client.schema.payloads": "EncryptionContext",
         "client.model.policies": (
             "BatchReceivePolicy ConsumerBatchReceivePolicy ConsumerDeadLetterPolicy "
@@ -263,9 +269,7 @@ if not TYPE_CHECKING:  # else checkers would take any name for one of the packag
         "client.sending.producer": "Producer",
         "client.readers.reader": "Reader",
         "client.readers.table_view": "TableView",
-        "functions.context": "Context",
-        "functions.function": "Function",
-        "functions.serde": "IdentitySerDe PickleSerDe SerDe",
+        "functions.serde": "IdentitySerDe",
         "payloads.encryption": "EncryptionKey",
         "payloads.keys": "CryptoKeyReader EncryptionKeyInfo",
         "protocol.redelivery.redelivery": "MultiplierRedeliveryBackoff",

@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "documentation": GROUND | {"views"},
     "plots": GROUND | {"storage", "views", "plots"},
     "exceptions": set(),
-    "functions": {"functions"},
+    "functions": {"client", "functions"},
     "schema": GROUND | {"schema"},
     "client": GROUND | {"payloads", "storage", "schema", "link", "client"},
     "frames": GROUND | {"payloads", "storage", "schema", "link", "client", "views", "columns", "transforms", "frames"},

@@ -15,14 +15,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from pulsar_spark.client.arguments import check_type, check_type_or_none, public_call
-from pulsar_spark.client.model.connections import (
-    Authentication,
-    AutoClusterFailover,
-    ServiceInfo,
-    ServiceInfoProvider,
-    check_service_url,
-    refuse_credentials,
-)
+from pulsar_spark.client.compat import Authentication, ServiceInfo, refuse_credentials
 from pulsar_spark.client.model.enums import ConsumerCryptoFailureAction
 from pulsar_spark.client.model.loggers import ConsoleLogger, FileLogger, close_logger, open_logger
 from pulsar_spark.client.model.message import Message
@@ -55,7 +48,7 @@ MAX_LEASE_SECONDS = 24 * 60 * 60
 class Client(Described, Producing, Subscribing):
     """A connection to the topics of one root. It is thread-safe.
 
-    - ``service_url``: ``delta:<root>``, where the root is the folder of the tables.
+    - ``service_url``: ``delta:<root>``, where the root is the folder of the tables, or a :class:`ServiceInfo` with it.
     - ``operation_timeout_seconds``: how long a call waits for the broker's answer before it raises :class:`Timeout`.
     - ``lease_seconds``: how long the broker reserves messages for this client's consumers after the last sign of life,
       such as after a crash. The package has no such argument.
@@ -70,7 +63,7 @@ class Client(Described, Producing, Subscribing):
 
     def __init__(
         self,
-        service_url: str | ServiceInfo | AutoClusterFailover | ServiceInfoProvider,
+        service_url: str | ServiceInfo,
         authentication: Authentication | None = None,
         operation_timeout_seconds: int = 30,
         io_threads: int = 1,
@@ -102,12 +95,10 @@ class Client(Described, Producing, Subscribing):
             ("tls_certificate_file_path", tls_certificate_file_path),
         ):
             check_type_or_none(str, value, name)
-        check_service_url(
-            service_url,
-            authentication=(authentication, None),
-            use_tls=(use_tls, False),
-            tls_trust_certs_file_path=(tls_trust_certs_file_path, None),
-        )
+        check_type((str, ServiceInfo), service_url, "service_url")
+        if isinstance(service_url, ServiceInfo):
+            tls_trust_certs_file_path = tls_trust_certs_file_path or service_url.tls_trust_certs_file_path
+            service_url = service_url.service_url
         refuse_credentials(
             authentication,
             use_tls=(use_tls, False),

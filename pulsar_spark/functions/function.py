@@ -1,12 +1,3 @@
 """``pulsar.functions.function`` for scripts."""
 
-from typing import Any
-
-from pulsar_spark.functions.context import Context
-
-
-class Function:
-    """A function that handles messages."""
-
-    def process(self, input: Any, context: Context) -> Any:
-        """Handle one message."""
+from pulsar_spark.client.compat import Function as Function

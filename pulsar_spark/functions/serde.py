@@ -2,27 +2,8 @@
 
 from typing import Any
 
-from pulsar_spark.errors import OperationNotSupported
-
-
-class SerDe:
-    """Serializes the values of a function. Outside of functions a schema does that."""
-
-    def serialize(self, input: Any) -> bytes:
-        """Turn a value into bytes."""
-
-    def deserialize(self, input_bytes: bytes) -> Any:
-        """Turn bytes into a value."""
-
-
-class PickleSerDe(SerDe):
-    """Refused: reading a pickle runs whatever code its writer put into it."""
-
-    def serialize(self, input: Any) -> bytes:
-        raise _no_pickles()
-
-    def deserialize(self, input_bytes: bytes) -> Any:
-        raise _no_pickles()
+from pulsar_spark.client.compat import PickleSerDe as PickleSerDe
+from pulsar_spark.client.compat import SerDe as SerDe
 
 
 class IdentitySerDe(SerDe):
@@ -48,9 +29,3 @@ class IdentitySerDe(SerDe):
 
 
 _IDENTITY_TYPES = (int, float, complex, str)
-
-
-def _no_pickles() -> OperationNotSupported:
-    return OperationNotSupported(
-        "PickleSerDe: pickles are not read or written here: use a schema of pulsar_spark.schema, or a SerDe of your own"
-    )

@@ -9,11 +9,13 @@ and ``__about__``.
 import importlib
 import inspect
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.client import compat
 from tests.support.judging import failures
 
 LINES = Path(__file__).with_name("package_names.txt").read_text().splitlines()
@@ -102,24 +104,53 @@ def _ours(argument: str) -> str:
     return argument.replace("=False", "=True") if argument.partition("=")[0] in OTHER_DEFAULTS else argument
 
 
-def test_what_is_never_served_can_be_made_and_is_refused_with_a_reason(service_url):
-    info = pulsar.ServiceInfo(service_url, pulsar.AuthenticationToken(lambda: "t"))
-    assert not info.use_tls and pulsar.ServiceInfo("pulsar+ssl://h").use_tls
-    failover = pulsar.AutoClusterFailover(info, [info])
-    for address in (info, failover):
-        with pytest.raises(pulsar.OperationNotSupported, match="one folder"):
-            pulsar.Client(address)
-    with pytest.raises(ValueError, match="in the ServiceInfo"):
-        pulsar.Client(failover, use_tls=True)
-    for authentication in (
-        pulsar.AuthenticationTLS("c", "k"),
-        pulsar.AuthenticationBasic("u", "p"),
-        pulsar.AuthenticationAthenz("{}"),
-        pulsar.AuthenticationOauth2("{}"),
-        pulsar.Authentication("l", "p"),
-    ):
+@pytest.mark.parametrize(
+    "make, name, instead",
+    [
+        (lambda: pulsar.Authentication("l", "p"), "Authentication", "leave it out of pulsar_spark.Client"),
+        (lambda: pulsar.AuthenticationTLS("c", "k"), "AuthenticationTLS", "permissions of the file system"),
+        (lambda: pulsar.AuthenticationToken(lambda: "t"), "AuthenticationToken", "leave it out"),
+        (lambda: pulsar.AuthenticationBasic("u", "p"), "AuthenticationBasic", "leave it out"),
+        (lambda: pulsar.AuthenticationAthenz("{}"), "AuthenticationAthenz", "leave it out"),
+        (lambda: pulsar.AuthenticationOauth2("{}"), "AuthenticationOauth2", "leave it out"),
+        (lambda: pulsar.AutoClusterFailover(None, []), "AutoClusterFailover", "give its URL 'delta:<root>'"),
+        (lambda: pulsar.ServiceInfoProvider(), "ServiceInfoProvider", "one folder"),
+        (lambda: pulsar.MessageBatch().with_message_id(None), "MessageBatch.with_message_id", "one by one"),
+        (lambda: pulsar.MessageBatch().parse_from(b"", 1), "MessageBatch.parse_from", "rows of its topic"),
+        (lambda: pulsar.Function().process("a", None), "Function.process", "pulsar_spark.frames.consume"),
+        (lambda: pulsar.Context().get_message_id(), "Context.get_message_id", "use a consumer"),
+        (lambda: pulsar.Context().publish("t", "a"), "Context.publish", "use a consumer"),
+        (lambda: pulsar.SerDe().serialize("a"), "SerDe.serialize", "pulsar_spark.schema"),
+        (lambda: pulsar.PickleSerDe().deserialize(b""), "PickleSerDe.deserialize", "a SerDe of your own"),
+    ],
+)
+def test_what_is_not_served_raises_by_name_and_says_what_to_do(make, name, instead):
+    with pytest.raises(pulsar.OperationNotSupported, match=rf"^(Pulsar error: )?{name}: .*{instead}"):
+        make()
+
+
+def test_no_name_can_be_made_and_does_nothing():
+    """Each method of the module raises, but for a served address."""
+    for cls in vars(compat).values():
+        if inspect.isclass(cls) and cls.__module__ == compat.__name__ and cls is not pulsar.ServiceInfo:
+            for name, method in vars(cls).items():
+                assert not inspect.isfunction(method) or hasattr(method, "__wrapped__"), f"{cls.__name__}.{name}"
+
+
+def test_credentials_of_a_class_of_ones_own_are_refused(service_url):
+    own = type("Own", (pulsar.Authentication,), {"__init__": lambda self: None})()
+    for use in (lambda: pulsar.Client(service_url, own), lambda: pulsar.Client(service_url, use_tls=True)):
         with pytest.raises(pulsar.InvalidConfiguration, match="file system"):
-            pulsar.Client(service_url, authentication)
+            use()
+
+
+def test_a_client_is_made_from_the_address_of_another(lonely_client):
+    info = lonely_client.get_service_info()
+    assert not info.use_tls and pulsar.ServiceInfo("pulsar+ssl://h").use_tls
+    with closing(pulsar.Client(info)) as client:
+        assert client.get_service_info().service_url == info.service_url
+    with pytest.raises(pulsar.InvalidConfiguration, match="tls_trust_certs_file_path='c' cannot be used"):
+        pulsar.Client(pulsar.ServiceInfo(info.service_url, tls_trust_certs_file_path="c"))
 
 
 def test_what_the_package_s_policies_give_is_there():
@@ -151,14 +182,6 @@ def test_what_the_package_s_policies_give_is_there():
     assert own.set_sticky_ranges([(1, 2)]) is own and own.get_sticky_ranges() == [(1, 2)]
 
 
-def test_bytes_of_a_batch_are_refused_with_a_reason():
-    batch = pulsar.MessageBatch().with_message_id(pulsar.MessageId(1, 2, 3, 4))
-    with pytest.raises(pulsar.OperationNotSupported, match="rows of its topic"):
-        batch.parse_from(b"", 1)
-    with pytest.raises(TypeError):
-        batch.with_message_id("(1,2,3,4)")
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -167,16 +190,12 @@ def test_bytes_of_a_batch_are_refused_with_a_reason():
         lambda: pulsar.ConsumerKeySharedPolicy(1),  # which is Sticky, and lacks its ranges
         lambda: pulsar.KeySharedPolicy().set_sticky_ranges([(0, 70000)]),
         lambda: pulsar.BatchReceivePolicy(0, 0, 0),
-        lambda: pulsar.AuthenticationToken(5),
-        lambda: pulsar.AuthenticationBasic(5, "p"),
         lambda: pulsar.ServiceInfo(None),
         lambda: pulsar.ServiceInfo("x", authentication="t"),
-        lambda: pulsar.AutoClusterFailover("x", [pulsar.ServiceInfo("y")]),
-        lambda: pulsar.AutoClusterFailover(pulsar.ServiceInfo("x"), []),
-        lambda: pulsar.AutoClusterFailover(pulsar.ServiceInfo("x"), [pulsar.ServiceInfo("y")], check_interval_ms=0),
         lambda: pulsar.MessageId.wrap("(1,2,3,4)"),
         lambda: pulsar.Client("no address"),
-        lambda: pulsar.Client(type("P", (pulsar.ServiceInfoProvider,), {"initial_service_info": lambda self: "x"})()),
+        lambda: pulsar.Client(5),
+        lambda: pulsar.Client("delta:r", authentication="t"),
     ],
 )
 def test_what_is_a_value_error_in_the_package_is_one_here(make):

@@ -111,8 +111,7 @@ def test_functions_and_their_parts_can_be_made_and_derived_from():
             return input
 
     assert Doubled().process("a", Named()) == "aaf" and Doubled(3).times == 3
-    assert Bytes().serialize(b"x") == b"x" and Bytes().deserialize(b"x") is None
-    assert pulsar.Function().process(1, pulsar.Context()) is None and pulsar.SerDe().serialize(1) is None
+    assert Bytes().serialize(b"x") == b"x"
 
 
 @pytest.mark.parametrize(

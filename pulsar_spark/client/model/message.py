@@ -10,7 +10,7 @@ from pulsar_spark.client.receiving.delivery import Delivery
 from pulsar_spark.client.receiving.key_order import InLine
 from pulsar_spark.client.schema.payloads import EncryptionContext, Opened, PayloadOpener
 from pulsar_spark.client.sending.publish_rows import Outgoing
-from pulsar_spark.errors import InvalidMessage, OperationNotSupported, UnreadableMessage
+from pulsar_spark.errors import InvalidMessage, UnreadableMessage
 from pulsar_spark.protocol.delays.instants import to_millis
 from pulsar_spark.protocol.keys.sticky_key import bytes_of
 from pulsar_spark.protocol.topics.message_id import MessageId
@@ -260,23 +260,6 @@ class Message:
         return f"Message(id={self.message_id()}, topic={self.topic_name()!r}, {size})"
 
     __repr__ = __str__
-
-
-class MessageBatch:
-    """Decodes Pulsar's binary format of a batch. That format is not used here, so nothing can be decoded."""
-
-    def with_message_id(self, msg_id: MessageId) -> "MessageBatch":
-        """Set the entry that the bytes belong to; TypeError if *msg_id* is not an id."""
-        if not isinstance(msg_id, MessageId):
-            raise TypeError("unknown message id type")
-        return self
-
-    def parse_from(self, data: bytes, size: int) -> list[Message]:
-        """Raises :class:`OperationNotSupported` for any *data* and any number of messages (*size*)."""
-        raise OperationNotSupported(
-            "MessageBatch: a batch is stored as rows of its topic's table here, not as bytes: receive or "
-            "read its messages one by one"
-        )
 
 
 def unreadable(wrong: UnreadableMessage, message_id: MessageId) -> UnreadableMessage:
