@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 
 from pulsar_spark.asyncio.consumer import Consumer
@@ -86,32 +87,8 @@ class Client(Described):
         """Create a producer on *topic*; arguments as for ``pulsar_spark.Client.create_producer``. Messages are batched
         unless ``batching_enabled`` is False, as in ``pulsar.asyncio``.
         """
-        opening = await self._made(
-            ProducerOpening.give_up,
-            self._client.create_producer,
-            topic,
-            producer_name,
-            BytesSchema() if schema is None else schema,
-            initial_sequence_id,
-            send_timeout_millis,
-            compression_type,
-            max_pending_messages,
-            max_pending_messages_across_partitions,
-            block_if_queue_full,
-            batching_enabled,
-            batching_max_messages,
-            batching_max_allowed_size_in_bytes,
-            batching_max_publish_delay_ms,
-            chunking_enabled,
-            message_routing_mode,
-            lazy_start_partitioned_producers,
-            properties,
-            batching_type,
-            encryption_key,
-            crypto_key_reader,
-            access_mode,
-            message_router,
-        )
+        making = partial(self._client.create_producer, **_by_name(locals()))
+        opening = await self._made(ProducerOpening.give_up, making)
         return Producer(await self._produced(opening), self._files)
 
     async def _produced(self, opening: ProducerOpening) -> blocking_producer.Producer:
@@ -160,40 +137,13 @@ class Client(Described):
         """Create a consumer on a topic, a list of topics or, with ``is_pattern_topic``, all topics that match a regular
         expression. Arguments as for ``pulsar_spark.Client.subscribe``.
         """
+        given = _by_name(locals())
         check_type((str, list), topic, "topic")
-        if is_pattern_topic:
+        if given.pop("is_pattern_topic"):
             if isinstance(topic, list):
                 raise ValueError("argument topic: a text expected, not a list, where is_pattern_topic is True")
-            topic = _pattern_of(topic)
-        consumer = await self._made(
-            lambda consumer: consumer._leave(),
-            lambda: self._client.subscribe(
-                topic,
-                subscription_name,
-                consumer_type,
-                BytesSchema() if schema is None else schema,
-                receiver_queue_size=receiver_queue_size,
-                max_total_receiver_queue_size_across_partitions=max_total_receiver_queue_size_across_partitions,
-                consumer_name=consumer_name,
-                unacked_messages_timeout_ms=unacked_messages_timeout_ms,
-                broker_consumer_stats_cache_time_ms=broker_consumer_stats_cache_time_ms,
-                negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms,
-                is_read_compacted=is_read_compacted,
-                properties=properties,
-                initial_position=initial_position,
-                crypto_key_reader=crypto_key_reader,
-                replicate_subscription_state_enabled=replicate_subscription_state_enabled,
-                max_pending_chunked_message=max_pending_chunked_message,
-                auto_ack_oldest_chunked_message_on_queue_full=auto_ack_oldest_chunked_message_on_queue_full,
-                start_message_id_inclusive=start_message_id_inclusive,
-                batch_receive_policy=batch_receive_policy,
-                key_shared_policy=key_shared_policy,
-                batch_index_ack_enabled=batch_index_ack_enabled,
-                regex_subscription_mode=regex_subscription_mode,
-                dead_letter_policy=dead_letter_policy,
-                crypto_failure_action=crypto_failure_action,
-            ),
-        )
+            given["topic"] = _pattern_of(topic)
+        consumer = await self._made(lambda consumer: consumer._leave(), partial(self._client.subscribe, **given))
         awaited = Consumer(consumer, self._files)
         await awaited._connect()
         return awaited
@@ -213,24 +163,8 @@ class Client(Described):
         crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
     ) -> Reader:
         """Create a reader that begins at *start_message_id*; arguments as for ``pulsar_spark.Client.create_reader``."""
-        return Reader(
-            await self._made(
-                lambda reader: reader.close(),
-                self._client.create_reader,
-                topic,
-                start_message_id,
-                BytesSchema() if schema is None else schema,
-                None,
-                receiver_queue_size,
-                reader_name,
-                subscription_role_prefix,
-                is_read_compacted,
-                crypto_key_reader,
-                start_message_id_inclusive,
-                crypto_failure_action,
-            ),
-            self._files,
-        )
+        making = partial(self._client.create_reader, **_by_name(locals()))
+        return Reader(await self._made(lambda reader: reader.close(), making), self._files)
 
     @raises_exceptions
     async def get_topic_partitions(self, topic: str) -> list[str]:
@@ -272,6 +206,12 @@ class Client(Described):
     async def _run(self, function: Callable, *args):
         self._client._check_open()
         return await self._files.submit(function, *args)
+
+
+def _by_name(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a method, its ``locals()``, for the blocking client's method of its name."""
+    schema = BytesSchema() if given["schema"] is None else given["schema"]
+    return {name: value for name, value in given.items() if name != "self"} | {"schema": schema}
 
 
 def _pattern_of(topic: str) -> re.Pattern[str]:

@@ -217,10 +217,10 @@ def test_a_producer_that_nobody_waits_for_any_more_has_let_go(lonely_client, ser
         async with opened(service_url) as client:
             create, begun = client._client.create_producer, threading.Event()
 
-            def slow(*args):
+            def slow(**given):
                 begun.set()
                 time.sleep(0.05)
-                return create(*args)
+                return create(**given)
 
             monkeypatch.setattr(client._client, "create_producer", slow)
             call = asyncio.ensure_future(client.create_producer("t", access_mode=pulsar.ProducerAccessMode.Exclusive))
