@@ -11,6 +11,7 @@ whoever is done whatever needs no Java.
 
 import logging
 import os
+import signal
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -79,6 +80,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # pytest runs in the background of a shell
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "long: not in the default suite")
     config.addinivalue_line("markers", "default: in the default suite, whatever it costs")
     config.addinivalue_line("markers", "everything: every case (set by itself)")

@@ -5,6 +5,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.client.model.enums import result_of
 from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.waiting import eventually
 
@@ -122,7 +123,7 @@ def test_cumulative_acknowledgements_are_refused(client, broker):
             consumer.acknowledge_cumulative(what)
     with pytest.raises(pulsar.ConsumerAssignError) as refused:
         subscribe(client, "u", ranges=[(1, 0)])
-    assert pulsar.client.enums.result_of(refused.value) is pulsar.Result.ConsumerAssignError
+    assert result_of(refused.value) is pulsar.Result.ConsumerAssignError
     assert consumer.is_connected() and broker.cursor("t", "s").mark_delete == -1
 
 

@@ -201,7 +201,11 @@ def test_nothing_is_left_of_a_client_that_was_closed(tmp_path, broker, service_u
         assert not [path for path in files if path.parent == tmp_path / "root/public/default/t"]
     finally:
         gc.enable()
-    eventually(lambda: threading.active_count() == before)
-    opened = [link.resolve() for link in Path("/proc/self/fd").iterdir() if link.exists()]
-    own = [path for path in opened if tmp_path in path.parents]  # other tests' clients may be open still
-    assert log not in own and not [path for path in own if path.parent.name == "clients"]
+    eventually(lambda: threading.active_count() == before)  # other tests' threads may end meanwhile
+
+    def is_closed() -> bool:
+        opened = [link.resolve() for link in Path("/proc/self/fd").iterdir() if link.exists()]
+        own = [path for path in opened if tmp_path in path.parents]  # other tests' clients may be open still
+        return log not in own and not [path for path in own if path.parent.name == "clients"]
+
+    eventually(is_closed)
