@@ -76,11 +76,12 @@ who.show(truncate=False)
 # COMMAND ----------
 
 spark.read.format("delta").load(str(admin.layout.broker_table("cursor_ledger"))).createOrReplaceTempView("facts")
-last_round = spark.table("rounds").filter(F.col("round_time") <= before).agg(F.max("round")).first()[0]
-then = (
-    spark.table("facts")
-    .filter((F.col("kind") == "cursor") & (F.col("subscription") == "billing") & (F.col("round") <= last_round))
-    .select(F.max_by("mark_delete_position", "round").alias("mark_delete_position"))
+then = spark.sql(
+    """
+    SELECT max_by(mark_delete_position, round) AS mark_delete_position FROM facts
+    WHERE kind = 'cursor' AND subscription = 'billing'
+        AND round <= (SELECT max(round) FROM rounds WHERE round_time <= :instant)""",
+    args={"instant": before},
 )
 then.show()
 

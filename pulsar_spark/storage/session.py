@@ -45,6 +45,7 @@ _SETTINGS = {
     "spark.sql.catalog.spark_catalog": _CATALOG,
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.codegen.cache.maxEntries": "1000",
+    "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
     JAVA_OPTIONS: "-Xss8m",
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     **{f"spark.hadoop.{name}": value for name, value in spark_writer_options().items()},

@@ -106,6 +106,19 @@ def test_the_latest_round_wins(spark, views):
     )
 
 
+def test_sql_over_views_takes_parameters(spark, views):
+    """Delta's SQL parser ignores them; the session has Spark fill them in afterwards."""
+    for name in views:
+        assert spark.sql(f"SELECT * FROM {name} WHERE :given = 1", args={"given": 1}).columns
+        assert spark.sql(f"SELECT * FROM {name} WHERE ? = 1", args=[1]).columns
+    found = spark.sql(
+        "SELECT subscription FROM cursors WHERE mark_delete_position = "
+        "(SELECT max(mark_delete_position) FROM cursors WHERE round <= :last_round)",
+        args={"last_round": 2},
+    )
+    assert [row.subscription for row in found.collect()] == ["s"]
+
+
 def test_views_have_the_columns_that_are_documented(spark, views):
     for view in VIEWS:
         assert spark.table(view.name).columns == [column.name for column in view.columns]

@@ -32,6 +32,7 @@ ON_SPARK = (
     "tests/frames/test_publish.py::test_every_column_arrives",
     "tests/frames/test_publish.py::test_bad_input_publishes_nothing",
     "tests/frames/test_publish.py::test_a_transaction_is_published_once",
+    "tests/frames/test_views.py::test_sql_over_views_takes_parameters",
     "tests/frames/test_views.py::test_views_have_the_columns_that_are_documented",
     "tests/frames/test_views.py::test_hashes_that_nobody_owns_are_said",
     "tests/jobs/test_notebooks.py::test_quickstart",
