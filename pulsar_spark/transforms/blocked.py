@@ -28,13 +28,13 @@ def _sum_up(segments: DataFrame) -> DataFrame:
     whole_cursor, at_consumer = Window.partitionBy("cursor"), Window.partitionBy("cursor", "holder")
     weight = unacked_messages(F.col("ack_set"), F.col("batch_size"))
     entries = F.col("last") - F.col("first") + 1
-    held = segments.select(
+    weighed = segments.select(
         "*",
         weight.alias("weight"),
         F.coalesce("turn.consumer_id", "consumer_id").alias("holder"),
         F.when(F.col("status") == PENDING, entries * weight).otherwise(0).alias("held"),
     )
-    return held.select(
+    return weighed.select(
         "*",
         (F.sum("held").over(whole_cursor) + F.col("limits.unacked_elsewhere")).alias("unacked"),
         (F.sum("held").over(at_consumer) + F.col("turn.unacked_elsewhere")).alias("unacked_here"),

@@ -85,8 +85,8 @@ def _points(lined_up: DataFrame) -> DataFrame:
     """Begins and ends of stretches and turns; a segment not on offer, or a fact, is one point."""
     turn = F.struct(F.col("turn.consumer_id").alias("consumer_id"))
     nobody = F.struct(F.lit(None).cast("string").alias("consumer_id"))
-    held = F.struct("first", "last", "before", "weight", *ATTRIBUTES, "limits.round", *MET)
-    stretch, nothing = F.struct(held.alias("held")), F.struct(F.when(F.lit(False), held).alias("held"))
+    range_ = F.struct("first", "last", "before", "weight", *ATTRIBUTES, "limits.round", *MET)
+    stretch, nothing = F.struct(range_.alias("held")), F.struct(F.when(F.lit(False), range_).alias("held"))
     fact = _fact()
     nulls = {name: F.when(F.lit(False), each) for name, each in zip(_NAMES, (stretch, turn, fact))}
 

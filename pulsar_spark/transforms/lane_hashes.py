@@ -23,19 +23,19 @@ FEW = 4
 def is_of_lane(hash_code: Column, lane: LaneHashes) -> Column:
     """Whether a non-null 31-bit hash belongs to the lane."""
     by_share = attrgetter("modulus", "remainder")
-    shares = groupby(sorted(lane.ranges, key=lambda held: (*by_share(held), held.start)), key=by_share)
+    shares = groupby(sorted(lane.ranges, key=lambda range_: (*by_share(range_), range_.start)), key=by_share)
     return reduce(or_, (_is_in(hash_code, lane.axis, *share, list(ranges)) for share, ranges in shares))
 
 
 def _is_in(hash_code: Column, axis: Axis, modulus: int, remainder: int, ranges: list[HashRange]) -> Column:
     place = hash_code if axis.size > MAX_HASH else hash_code % F.lit(axis.size)
     if len(ranges) <= FEW:
-        within = reduce(or_, (place.between(held.start - axis.start, held.end - axis.start) for held in ranges))
+        within = reduce(or_, (place.between(range_.start - axis.start, range_.end - axis.start) for range_ in ranges))
     else:
         within = _by_stretches(axis, ranges).holds(place)
     return within if modulus == 1 else within & (hash_code % F.lit(modulus) == remainder)
 
 
 def _by_stretches(axis: Axis, ranges: list[HashRange]) -> Stretches:
-    firsts, lasts = np.array([held[:2] for held in ranges], np.int64).T - axis.start
+    firsts, lasts = np.array([range_[:2] for range_ in ranges], np.int64).T - axis.start
     return Stretches(axis.size, firsts, lasts)

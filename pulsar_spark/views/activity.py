@@ -65,9 +65,11 @@ def read_activity(layout: Layout, now: datetime) -> Activity:
             break
         is_delivery = pc.and_(pc.equal(rows["status"], PENDING), pc.equal(rows["delivery_round"], rows["round"]))
         for key, _, ranges in pages_of(rows.filter(pc.and_(pc.equal(rows["kind"], "range"), is_delivery))):
-            for held in ranges:
-                activity.delivered[key, held.consumer_id] += held.unacked_messages
-                activity.redelivered[key, held.consumer_id] += held.unacked_messages if held.redelivery_count else 0
+            for range_ in ranges:
+                activity.delivered[key, range_.consumer_id] += range_.unacked_messages
+                activity.redelivered[key, range_.consumer_id] += (
+                    range_.unacked_messages if range_.redelivery_count else 0
+                )
     return activity
 
 

@@ -42,30 +42,30 @@ def _parts_ahead(latest: LatestRows, key: CursorKey, chunks: ChunkGroups, end: i
     """The number of parts of chunked messages that the cursor has yet to pass over."""
     parts = chunks.parts(latest.cursors[key]["read_position"], end - 1)
     firsts, lasts = as_array(parts)
-    done = ((held.first, held.last) for held in latest.ranges(key) if held.status == ACKNOWLEDGED)
+    done = ((range_.first, range_.last) for range_ in latest.ranges(key) if range_.status == ACKNOWLEDGED)
     passed = [each for each in done if each[0] < DUE_BASE]
     return len(firsts) and int(np.count_nonzero(~inside(expanded(firsts, lasts), passed)))
 
 
 def _entries(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, now: int) -> Backlog:
     cursor, ranges = latest.cursors[key], latest.ranges(key)
-    delayed = sum(held.size for held in ranges if held.status == REPLAY and (held.due_time or 0) > now)
+    delayed = sum(range_.size for range_ in ranges if range_.status == REPLAY and (range_.due_time or 0) > now)
     due = due_entries(latest, key, index)
     if due is None:
         main_mark_delete = cursor["main_mark_delete_position"]
         done_until = cursor["mark_delete_position"] if main_mark_delete is None else main_mark_delete
         return Backlog(end - done_until - 1 - _acknowledged(ranges), delayed)
-    main = [held for held in ranges if held.first < DUE_BASE]
+    main = [range_ for range_ in ranges if range_.first < DUE_BASE]
     passed = [(0, cursor["main_mark_delete_position"])]
-    passed += [(held.first, held.last) for held in main if held.status == ACKNOWLEDGED]
+    passed += [(range_.first, range_.last) for range_ in main if range_.status == ACKNOWLEDGED]
     entries = end - passed[0][1] - 1 - _acknowledged(main)
     if _is_simple(due, cursor, end):
         promoted = due.promoted - 1 - due.done_until - _acknowledged(due.ranges)
         unfinished = promoted + due.delayed.count(max(due.promoted_until, due.since))
         waiting = due.delayed.count(max(now, due.promoted_until, due.since))
         return Backlog(entries + unfinished, delayed + waiting)
-    left = [held for held in due.apart if held.status != ACKNOWLEDGED]
-    entries += sum(inside(np.arange(held.first, held.last + 1), passed).sum() for held in left)
+    left = [range_ for range_ in due.apart if range_.status != ACKNOWLEDGED]
+    entries += sum(inside(np.arange(range_.first, range_.last + 1), passed).sum() for range_ in left)
     for part, found in due.unfinished():
         entries += np.count_nonzero(inside(part.positions, passed))
         delayed += np.count_nonzero((found == WAITS) & (part.times > now))
@@ -82,7 +82,7 @@ def _done_ahead(due: DueEntries, passed: list[tuple[int, int]], first: int, end:
 
 
 def _acknowledged(ranges: list[Range]) -> int:
-    return sum(held.size for held in ranges if held.status == ACKNOWLEDGED)
+    return sum(range_.size for range_ in ranges if range_.status == ACKNOWLEDGED)
 
 
 def _is_simple(due: DueEntries, cursor: dict, end: int) -> bool:

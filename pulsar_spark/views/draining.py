@@ -52,18 +52,18 @@ def draining_hashes(
     if not ranges:
         return []
     positions, hashes, places = read_held(latest, key, LedgerIndex(layout), table, ranges)
-    held = [one for _, one in ranges]
+    found = [one for _, one in ranges]
     owner = owners.of(hashes)
-    is_due = np.array([one.due_time is not None for one in held])[places]
-    waits = is_due | (owner != np.array([owners.number(one.consumer_id) for one in held])[places])
+    is_due = np.array([one.due_time is not None for one in found])[places]
+    waits = is_due | (owner != np.array([owners.number(one.consumer_id) for one in found])[places])
     of_range = pa.array(places[waits])
     entries = {
         "hash": hashes[waits],
         "owner": owner[waits],
-        "consumer_id": pa.array([one.consumer_id for one in held], pa.string()).take(of_range),
+        "consumer_id": pa.array([one.consumer_id for one in found], pa.string()).take(of_range),
         "position": positions[waits],
-        "messages": np.array([one.unacked_messages // one.size for one in held])[places[waits]],
-        "due_time": pa.array([one.due_time for one in held], pa.int64()).take(of_range),
+        "messages": np.array([one.unacked_messages // one.size for one in found])[places[waits]],
+        "due_time": pa.array([one.due_time for one in found], pa.int64()).take(of_range),
     }
     found = (
         pa.table(entries)
@@ -77,7 +77,7 @@ def draining_hashes(
 
 
 def _that_may_block(layout: Layout, pending: list[PageRange], changed: datetime | None) -> list[PageRange]:
-    rounds = sorted({held.delivery_round or 0 for _, held in pending})
+    rounds = sorted({range_.delivery_round or 0 for _, range_ in pending})
     if changed is not None:
         never = datetime.min.replace(tzinfo=UTC)
         rounds = rounds[: bisect_right(rounds, changed, key=lambda each: broker_time(layout, each) or never)]

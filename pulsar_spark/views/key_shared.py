@@ -73,13 +73,13 @@ def subscription_stats(found: KeyShared) -> dict:
 def consumer_stats(found: KeyShared, consumer_id: str) -> dict:
     """Stats of a Key_Shared consumer: owned hashes, and those that wait for it."""
     owned = [[one.start, one.end] for one in found.owned if one.consumer_id == consumer_id]
-    held = [one for one in found.waiting if one.consumer_id == consumer_id]
+    of_consumer = [one for one in found.waiting if one.consumer_id == consumer_id]
     return {
         "keyHashRanges": [f"[{start}, {end}]" for start, end in owned],
         "keyHashRangeArrays": owned,
-        **_counts(held),
-        "drainingHashes": [{"hash": one.hash, "unackMsgs": one.messages} for one in held if one.is_draining],
-        "waitingHashes": [{"hash": one.hash, "unackMsgs": one.messages} for one in held if not one.is_draining],
+        **_counts(of_consumer),
+        "drainingHashes": [{"hash": one.hash, "unackMsgs": one.messages} for one in of_consumer if one.is_draining],
+        "waitingHashes": [{"hash": one.hash, "unackMsgs": one.messages} for one in of_consumer if not one.is_draining],
     }
 
 

@@ -126,14 +126,14 @@ class _Waiter:
         self.subscription = key.subscription
         self._mark_delete = latest.cursors[key]["mark_delete_position"]
         self._due: DueEntries | None = due_entries(latest, key, index)
-        main = (held for held in latest.ranges(key) if held.first < DUE_BASE)
+        main = (range_ for range_ in latest.ranges(key) if range_.first < DUE_BASE)
         self._ranges: list[Range] = [*main] if self._due else [*exact_ranges(latest, key, index, topic.path)]
 
     def waits_for(self, entries: Due) -> np.ndarray:
         """Which of these delayed entries wait for it until their own deliver time."""
         if self._due is not None:
             return self._due.look(entries) == WAITS
-        firsts, lasts = np.array([held[:2] for held in self._ranges], np.int64).reshape(-1, 2).T
+        firsts, lasts = np.array([range_[:2] for range_ in self._ranges], np.int64).reshape(-1, 2).T
         at = np.searchsorted(firsts, entries.positions, "right") - 1
         is_held = (at >= 0) & (entries.positions <= np.append(lasts, DONE)[at])
         return ~is_held & (entries.positions > self._mark_delete)
@@ -141,10 +141,10 @@ class _Waiter:
     def moved(self, window: Window) -> Iterator[tuple[int, int, str]]:
         """Entries that wait for it until another time, or that its rows name singly: deliver time, position,
         subscription."""
-        for held in [*self._ranges, *(self._due.apart if self._due else ())]:
-            if held.status == REPLAY and window.after < (held.due_time or 0) <= window.until:
-                for position in range(held.first, held.last + 1):
-                    yield held.due_time, position, self.subscription
+        for range_ in [*self._ranges, *(self._due.apart if self._due else ())]:
+            if range_.status == REPLAY and window.after < (range_.due_time or 0) <= window.until:
+                for position in range(range_.first, range_.last + 1):
+                    yield range_.due_time, position, self.subscription
 
 
 class Places(NamedTuple):

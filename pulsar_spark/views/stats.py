@@ -315,10 +315,10 @@ def _consumer_stats(observed: Observation, key: CursorKey, consumer: dict, range
 
 
 def _unacked_stats(observed: Observation, key: CursorKey, consumer_id: str | None, ranges: list[Range]) -> dict:
-    pending = [held for held in ranges if held.status == PENDING and consumer_id in (None, held.consumer_id)]
-    oldest = min((held.delivery_round for held in pending if held.delivery_round is not None), default=None)
+    pending = [range_ for range_ in ranges if range_.status == PENDING and consumer_id in (None, range_.consumer_id)]
+    oldest = min((range_.delivery_round for range_ in pending if range_.delivery_round is not None), default=None)
     return {
-        "unackedMessages": sum(held.unacked_messages for held in pending),
+        "unackedMessages": sum(range_.unacked_messages for range_ in pending),
         "oldestUnackedSeconds": None if oldest is None else observed.seconds_since(oldest),
         "msgRateOut": per_second(observed.activity.delivered, key, consumer_id),
         "msgRateRedeliver": per_second(observed.activity.redelivered, key, consumer_id),

@@ -87,8 +87,8 @@ def test_in_either_form_the_same_is_told(layout, double, ranges, mark_delete):
     expected = told(layout)
     write(double, topic, ranges, is_by_lane=True, mark_delete=mark_delete)
     assert told(layout) == expected
-    done = [held for held in ranges if held.status == "acknowledged"]
-    assert expected["stats"]["ackedEntries"] == mark_delete + 1 + sum(held.size for held in done)
+    done = [range_ for range_ in ranges if range_.status == "acknowledged"]
+    assert expected["stats"]["ackedEntries"] == mark_delete + 1 + sum(range_.size for range_ in done)
     assert expected["stats"]["nonContiguousDeletedMessagesRanges"] == len(done)
 
 

@@ -118,10 +118,13 @@ class _Subscription:
         """One request for each range that is out, by its consumer, as far as it lies before position *until*."""
         return [
             self.on.ack(
-                held.first, min(held.last, until - 1), consumer=held.consumer_id, delivery_round=held.delivery_round
+                range_.first,
+                min(range_.last, until - 1),
+                consumer=range_.consumer_id,
+                delivery_round=range_.delivery_round,
             )
-            for held in self._ranges()
-            if held.status == PENDING and held.first < until
+            for range_ in self._ranges()
+            if range_.status == PENDING and range_.first < until
         ]
 
     def is_moving(self) -> bool:
@@ -129,9 +132,9 @@ class _Subscription:
         cursor = self._cursor()
         owners = Owners(cursor.owned, cursor.selector.axis)
         return any(
-            held.status == PENDING and owners.number(held.consumer_id) != owners.of(_a_hash_of(lane))[0]
+            range_.status == PENDING and owners.number(range_.consumer_id) != owners.of(_a_hash_of(lane))[0]
             for lane in cursor.lanes.lanes.values()
-            for held in lane.ranges
+            for range_ in lane.ranges
         )
 
     def state_rows(self) -> int:
@@ -147,8 +150,8 @@ class _Subscription:
 
 
 def _a_hash_of(lane: Lane) -> np.ndarray:
-    held, axis = lane.hashes.ranges[0], lane.hashes.axis
-    return np.array([held.start - axis.start])
+    range_, axis = lane.hashes.ranges[0], lane.hashes.axis
+    return np.array([range_.start - axis.start])
 
 
 def _client(bench: Bench, messages: int) -> Iterator[Figure]:

@@ -38,14 +38,14 @@ class Watched(Duel):
 
     def _keeps_hashes(self, cursor: Cursor) -> set[int]:
         """What is pending at another than its owner, or is to come back, now that the round is over."""
-        pending = [held for page in cursor.pages for held in page.ranges if held.status == PENDING]
+        pending = [range_ for page in cursor.pages for range_ in page.ranges if range_.status == PENDING]
         owners, found = owners_of(cursor.selector), set()
         hashes = self.engine.rounds.bundle.topics[cursor.topic].hashes(cursor.key.partition)
-        for held in pending:
-            positions = np.arange(held.first, held.last + 1)
+        for range_ in pending:
+            positions = np.arange(range_.first, range_.last + 1)
             of_entries = cursor.due.hashes_at(positions, hashes) if cursor.due else hashes.at(positions)
-            is_elsewhere = owners.of(of_entries) != owners.number(held.consumer_id)
-            found |= set(positions[is_elsewhere | (held.due_time is not None)].tolist())
+            is_elsewhere = owners.of(of_entries) != owners.number(range_.consumer_id)
+            found |= set(positions[is_elsewhere | (range_.due_time is not None)].tolist())
         return found
 
 

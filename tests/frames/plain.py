@@ -17,7 +17,7 @@ class Seconds:
 def positions(delivery) -> list[tuple[int, int, int]]:
     """Partition, position and redelivery count of what was delivered."""
     return [
-        (held.partition, position, held.redelivery_count)
-        for held in delivery.ranges
-        for position in range(held.first, held.last + 1)
+        (range_.partition, position, range_.redelivery_count)
+        for range_ in delivery.ranges
+        for position in range(range_.first, range_.last + 1)
     ]

@@ -99,7 +99,7 @@ def test_one_of_which_a_chunk_was_deleted_is_deleted(spark, broker):
     DeltaTable(str(served.topic.path)).delete("uuid = 'A' AND chunk_id = 0")
     assert find_usable(spark, served.topic, served.ledgers, [A, B])[1:] == ([(0, 6)], {})
     found = remaining(spark, served.topic, served.ledgers, served.delivery)
-    assert [(held.first, held.last) for held in found.ranges] == [(2, 2), (7, 7)]
+    assert [(range_.first, range_.last) for range_ in found.ranges] == [(2, 2), (7, 7)]
     assert (found.deleted, found.deleted_messages, found.lost, found.error) == ([(0, 6, 6)], 1, [], None)
 
 
@@ -110,7 +110,7 @@ def test_one_of_which_a_chunk_is_lost_is_an_error(spark, broker):
     assert parts.positions.tolist() == [1, 5, 7], "a repeat of it is there"
     served.file_of(1).unlink()
     found = remaining(spark, served.topic, served.ledgers, served.delivery)
-    assert [(held.first, held.last) for held in found.ranges] == [(2, 2), (6, 6)]
+    assert [(range_.first, range_.last) for range_ in found.ranges] == [(2, 2), (6, 6)]
     assert (found.deleted, found.lost) == ([], [(0, 7, 7)]) and isinstance(found.error, MessagesLost)
 
 

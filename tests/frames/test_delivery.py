@@ -80,15 +80,15 @@ def test_what_came_by_lane_is_acknowledged_by_its_round_where_no_row_decides(spa
     """Rows decide in partition 0 alone: its ranges are made positions. Each round of partition 1 is one request."""
     even = LaneHashes(SLOTS, (HashRange(0, 65535, 2, 0),))
     ranges = [(0, 0, 9, 6), (1, 0, 4, 6), (1, 7, 9, 6), (1, 10, 20, 7)]
-    held = tuple(LaneRange(PositionRange(*place), even, 3, round) for *place, round in ranges)
+    lane_ranges = tuple(LaneRange(PositionRange(*place), even, 3, round) for *place, round in ranges)
 
     def exact(delivery, is_asked):
-        assert [is_asked(each) for each in held] == [True, False, False, False]
+        assert [is_asked(each) for each in lane_ranges] == [True, False, False, False]
         return replace(delivery, ranges=(PositionRange(0, 2, 4), PositionRange(0, 9, 9), *delivery.ranges[1:]))
 
-    assert replace(DELIVERY, ranges=held).messages == 12
+    assert replace(DELIVERY, ranges=lane_ranges).messages == 12
     assert answer(
-        replace(DELIVERY, ranges=held), outcomes(spark, (0, 3, None, "negative_acknowledge")), exact
+        replace(DELIVERY, ranges=lane_ranges), outcomes(spark, (0, 3, None, "negative_acknowledge")), exact
     ) == Answer(
         [
             Acknowledged(1, 0, 9, None, 6),

@@ -80,7 +80,7 @@ def test_single_entries_that_one_before_wrote_are_left_out(spark, tmp_path, sink
     ranges = tuple(PositionRange(-1, position, position) for position in thirds)
 
     def deliver_thirds(sink, consumer, round_number, chosen):
-        some = [(-1, held.first, consumer) for held in chosen]
+        some = [(-1, range_.first, consumer) for range_ in chosen]
         messages = spark.createDataFrame(some, "partition int, position bigint, by string")
         sink(messages, Delivery(CURSOR["topic"], "t-1", "s", consumer, round_number, chosen))
 

@@ -64,8 +64,8 @@ def test_of_files_in_order_of_hash_each_of_many_lanes_reads_a_part(topic):
     for lane in lanes():
         parts = _parts(topic, ledgers, lane, [PositionRange(-1, first, last, 3)])
         assert len(parts) == 2 and all(len(part) <= MAX_BOUNDS for part in parts)
-        assert {held.redelivery_count for part in parts for held in part} == {3}
-        read = expanded(*as_array((held.first, held.last) for part in parts for held in part))
+        assert {range_.redelivery_count for part in parts for range_ in part} == {3}
+        read = expanded(*as_array((range_.first, range_.last) for part in parts for range_ in part))
         mine = first + np.flatnonzero(lane.holds(everything[first : last + 1]))
         assert np.isin(mine, read).all() and len(np.unique(read)) == len(read)
         shares.append(len(read) / (last - first))
@@ -78,8 +78,8 @@ def test_other_files_are_read_as_they_lie_in_one_part(topic, monkeypatch):
     ledgers = Ledgers(topic, hashes(1), np.sort(hashes(2)), np.sort(hashes(3)))
     whole, stretches = _parts(topic, ledgers, lanes()[0], [PositionRange(-1, 5, 3 * ENTRIES - 5)])
     spans = [(5, ENTRIES - 1), (2 * ENTRIES, 3 * ENTRIES - 5)]
-    assert [(held.first, held.last) for held in whole] == spans
-    assert all(ENTRIES <= held.first <= held.last < 2 * ENTRIES for held in stretches) and len(stretches) > 1
+    assert [(range_.first, range_.last) for range_ in whole] == spans
+    assert all(ENTRIES <= range_.first <= range_.last < 2 * ENTRIES for range_ in stretches) and len(stretches) > 1
 
 
 def test_where_nothing_is_the_lanes_nothing_is_read(topic):

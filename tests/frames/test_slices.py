@@ -35,14 +35,14 @@ def expected(spark, *ranges):
     """Message n is at position n // 2 of partition n % 2; publishes are ledgers 1, 2 and 3."""
     rows = [
         (
-            str(2 * position + held.partition),
-            held.partition,
+            str(2 * position + range_.partition),
+            range_.partition,
             1 if position < 10 else 2 if position < 15 else 3,
             position,
-            held.redelivery_count,
+            range_.redelivery_count,
         )
-        for held in ranges
-        for position in range(held.first, held.last + 1)
+        for range_ in ranges
+        for position in range(range_.first, range_.last + 1)
     ]
     return spark.createDataFrame(
         rows, "payload string, partition int, ledger_id long, position long, redelivery_count int"

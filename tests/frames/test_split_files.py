@@ -21,14 +21,14 @@ ENTRIES, TO_POSITION = 300, 5
 COLUMNS = ("payload", "partition_key", "producer_name", "properties", "uuid", "sticky_key_hash", "publish_id")
 
 
-def _held(lane: LaneHashes, first: int, last: int) -> LaneRange:
+def _lane_range(lane: LaneHashes, first: int, last: int) -> LaneRange:
     return LaneRange(PositionRange(-1, first, last), lane, 1, 7)
 
 
 RANGES = {
-    "a": {_held(LOWER, 20, 400)},
-    "b": {_held(UPPER, 30, 90), _held(UPPER, 150, 599), _held(LOWER, 450, 500)},
-    "c": {_held(LOWER, 401, 449)},
+    "a": {_lane_range(LOWER, 20, 400)},
+    "b": {_lane_range(UPPER, 30, 90), _lane_range(UPPER, 150, 599), _lane_range(LOWER, 450, 500)},
+    "c": {_lane_range(LOWER, 401, 449)},
 }
 
 
@@ -96,8 +96,8 @@ def _expected(ranges: set[LaneRange]) -> list[dict]:
     for row in [*_rows(0), *_rows(ENTRIES)][10:]:
         position, is_first = row["entry_id"] + TO_POSITION, row["entry_id"] < ENTRIES
         is_mine = [
-            held.first <= position <= held.last and held.hashes.holds(np.array([row["sticky_key_hash"]]))[0]
-            for held in ranges
+            range_.first <= position <= range_.last and range_.hashes.holds(np.array([row["sticky_key_hash"]]))[0]
+            for range_ in ranges
         ]
         if any(is_mine):
             place = {"ledger_id": int(not is_first), "position": position}

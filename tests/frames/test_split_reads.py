@@ -54,13 +54,13 @@ def dealt(spark, topic, folders):
     """What a round dealt: to "a" and "b", who are of this process, parts of the topic by the first lane and by the
     second, in one range and in two; and to "c", who is not, by the first."""
 
-    def held(lane: LaneHashes, first: int, last: int) -> LaneRange:
+    def lane_range(lane: LaneHashes, first: int, last: int) -> LaneRange:
         return LaneRange(PositionRange(-1, first, last, 2), lane, last - first, ROUND)
 
     found = {
-        "a": [held(LANES[0], 10, 400)],
-        "b": [held(LANES[1], 20, 100), held(LANES[1], 150, 599)],
-        "c": [held(LANES[0], 401, 599)],
+        "a": [lane_range(LANES[0], 10, 400)],
+        "b": [lane_range(LANES[1], 20, 100), lane_range(LANES[1], 150, 599)],
+        "c": [lane_range(LANES[0], 401, 599)],
     }
     rows = [(consumer_id, each) for consumer_id, ranges in found.items() for each in ranges]
     key = topic.topic_id, "s", ROUND

@@ -23,7 +23,7 @@ def handled(delivery: Delivery, unreadable: Unreadable) -> tuple[list[tuple[int,
     handed_over = readable(delivery, unreadable)
     reply = answered(answer(handed_over, None), unreadable, handed_over)
     assert reply == Answer(reply.acknowledged, [])
-    return [(held.first, held.last) for held in handed_over.ranges], set(reply.acknowledged)
+    return [(range_.first, range_.last) for range_ in handed_over.ranges], set(reply.acknowledged)
 
 
 def test_what_is_kept_is_neither_handed_over_nor_acknowledged():
@@ -60,7 +60,7 @@ def test_of_a_batch_single_messages_are_kept_or_discarded():
         Acknowledged(0, 2, 2),
         Acknowledged(0, 7, 7, ack_sets.of_indexes([3])),
     }
-    handed_over = {(held.first, held.ack_set) for held in readable(delivery, Unreadable(some, ERROR, {})).ranges}
+    handed_over = {(range_.first, range_.ack_set) for range_ in readable(delivery, Unreadable(some, ERROR, {})).ranges}
     assert handed_over >= {(1, ack_sets.of_indexes([1, 3])), (7, ack_sets.of_indexes([2]))}
     _, acknowledged = handled(delivery, Unreadable({}, None, some))
     assert acknowledged == {Acknowledged(0, at, at) for at in (0, 1, 2, 7)}

@@ -95,8 +95,8 @@ MUTANTS = (
         "mark-delete-runs-over-a-hole",
         "mark-delete runs over an entry that is not acknowledged",
         "protocol/acknowledgement/cursor.py",
-        "held.first > mark_delete + 1:",
-        "held.first > mark_delete + 2:",
+        "range_.first > mark_delete + 1:",
+        "range_.first > mark_delete + 2:",
         "tests/broker/test_restart.py::test_mark_delete_waits_for_an_entry_that_was_never_delivered",
     ),
     Mutant(

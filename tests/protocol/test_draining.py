@@ -26,9 +26,9 @@ def out_of(rows: list[tuple[int, int, bool]]) -> Out:
     return Out(np.array(hashes, np.int32), np.array(positions, np.int64), np.array(elsewhere, bool))
 
 
-def held(waits, entries: list[tuple[int, int]], owners: list[int] | None = None) -> list[bool]:
+def waiting(waits, entries: list[tuple[int, int]], owners: list[int] | None = None) -> list[bool]:
     hashes, positions = (np.array([entry[at] for entry in entries], np.int64) for at in (0, 1))
-    return waits.held(positions, hashes, np.array(owners or [0] * len(entries))).tolist()
+    return waits.are_waiting(positions, hashes, np.array(owners or [0] * len(entries))).tolist()
 
 
 @given(OUT, ENTRIES)
@@ -37,20 +37,20 @@ def test_a_hash_waits_while_another_has_it_and_behind_an_entry_that_is_to_come_b
         any(hashed == wanted and (is_elsewhere or at < position) for hashed, at, is_elsewhere in out)
         for wanted, position in entries
     ]
-    assert held(DrainingHashes(out_of(out)), entries) == expected
+    assert waiting(DrainingHashes(out_of(out)), entries) == expected
 
 
 @given(ENTRIES)
 def test_where_order_was_given_up_nothing_waits(entries):
-    assert not any(held(NothingWaits(), entries))
+    assert not any(waiting(NothingWaits(), entries))
 
 
 def test_who_joined_lately_gets_what_is_below_the_limit_of_the_first_of_them():
     waits, entries = RecentlyJoined({1: 5, 2: 10}), [(0, 4), (0, 5), (0, 9), (0, 10)]
-    assert held(waits, entries, [1] * 4) == [False, True, True, True]
-    assert held(waits, entries, [2] * 4) == [False, True, True, True]
-    assert not any(held(waits, entries, [0] * 4))
-    assert not any(held(RecentlyJoined({}), entries))
+    assert waiting(waits, entries, [1] * 4) == [False, True, True, True]
+    assert waiting(waits, entries, [2] * 4) == [False, True, True, True]
+    assert not any(waiting(waits, entries, [0] * 4))
+    assert not any(waiting(RecentlyJoined({}), entries))
 
 
 def test_limits_end_from_the_oldest_on():
@@ -81,7 +81,7 @@ class Tracked:
         """Would an entry of the hash be held if the consumer owned it?"""
         rows = [(pending, at, holder != consumer) for at, (holder, pending) in enumerate(self.pending)]
         moved = out_of([row for row in rows if row[2]])
-        return held(DrainingHashes(moved), [(hash_code, len(rows))])[0]
+        return waiting(DrainingHashes(moved), [(hash_code, len(rows))])[0]
 
     def add(self, consumer: str, hash_code: int) -> None:
         """What is held for a consumer never comes to be pending there, so that a hash drains at one alone."""

@@ -36,7 +36,7 @@ def test_parts_are_what_they_were_and_so_is_the_whole(given, are_packed):
     mixed = [one if is_packed else other for one, other, is_packed in zip(packed, given, are_packed)]
     whole = list(chain.from_iterable(given))
     assert joined(mixed) == whole and [*joined(mixed)] == whole
-    assert all(held == other for part, others in zip(packed, given) for held, other in zip(part, others))
+    assert all(range_ == other for part, others in zip(packed, given) for range_, other in zip(part, others))
     assert [joined(mixed)[at] for at in range(len(whole))] == whole and joined(mixed)[1:] == whole[1:]
 
 
@@ -44,7 +44,7 @@ def test_parts_are_what_they_were_and_so_is_the_whole(given, are_packed):
 def test_what_is_counted_of_tails_is_what_the_ranges_say(given):
     for part, ranges in zip(pack(given), given):
         counted = sum(alike.unacked_messages * entries for alike, entries in part.by_tail())
-        assert counted == sum(held.unacked_messages for held in ranges)
+        assert counted == sum(range_.unacked_messages for range_ in ranges)
 
 
 @given(parts(), st.randoms(use_true_random=False))
@@ -65,13 +65,13 @@ def test_spliced_they_are_what_objects_are(given, data):
     new += [Range(behind + gap, behind + gap, *TAILS[1]) for gap in data.draw(st.sets(st.integers(0, 3)).map(sorted))]
     found = joined(given).spliced(numbers, new)
     assert found == spliced(ranges, numbers, new)
-    assert len(found.tails) == len({held[2:] for held in found}), "no tail is kept that nothing has"
+    assert len(found.tails) == len({range_[2:] for range_ in found}), "no tail is kept that nothing has"
 
 
 @given(parts(), parts())
 def test_they_are_equal_as_objects_are(one, other):
     ranges, others = (list(chain.from_iterable(each)) for each in (one, other))
     assert (joined(one) == joined(other)) == (ranges == others)
-    with_other_tails = [held._replace(status="other") for held in ranges[:1]] + ranges[1:]
+    with_other_tails = [range_._replace(status="other") for range_ in ranges[:1]] + ranges[1:]
     assert (joined(one) == joined([with_other_tails])) == (not ranges)
     assert joined(one) == joined([ranges[1:], ranges[:1]]).in_order()

@@ -40,10 +40,10 @@ def by_position(
     when it waits for its own delayed entries that it says nothing of."""
     ranges, passed = list(ranges), cursor["main_mark_delete_position"]
     found = {
-        position: held._replace(first=position, last=position)
-        for held in ranges
-        if held.first < DUE_BASE
-        for position in range(held.first, held.last + 1)
+        position: range_._replace(first=position, last=position)
+        for range_ in ranges
+        if range_.first < DUE_BASE
+        for position in range(range_.first, range_.last + 1)
     }
     if passed is None:
         return _behind(cursor, found), {}
@@ -67,7 +67,7 @@ def by_position(
 
 
 def _said_of(ranges: list[Range], place: int) -> Iterator[Range]:
-    return (held for held in ranges if held.first <= place <= held.last)
+    return (range_ for range_ in ranges if range_.first <= place <= range_.last)
 
 
 def _behind(cursor: dict, found: dict) -> dict:

@@ -27,7 +27,7 @@ def in_lanes(
     """The facts and the pages of a cursor that has these exact *ranges*, kept by *lanes*; *hashes* are those of the
     entries at positions 0, 1, 2..."""
     cursor = Cursor(key, topic, -1, len(hashes), KEY_SHARED)
-    said = {position: held for held in ranges for position in range(held.first, held.last + 1)}
+    said = {position: range_ for range_ in ranges for position in range(range_.first, range_.last + 1)}
     facts, pages = [], []
     for number, lane in enumerate(lanes):
         found = []

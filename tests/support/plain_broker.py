@@ -123,7 +123,7 @@ class PlainBroker(runner.Broker):
         """What became of each entry behind mark-delete that was delivered or acknowledged."""
         with self._pause:
             ranges = list(self.cursor(topic, subscription).ranges())
-        return {position: held.status for held in ranges for position in range(held.first, held.last + 1)}
+        return {position: each.status for each in ranges for position in range(each.first, each.last + 1)}
 
     def end_lease(self, consumer_id: str) -> None:
         """As if nothing had been heard of the consumer's client for too long: it is let go in a round of its own."""

@@ -37,18 +37,18 @@ class PlainPlanner:
 def by_position(ranges: Iterable[Range]) -> dict[int, Range]:
     """What is said of each position, however ranges are cut."""
     return {
-        position: held._replace(first=position, last=position)
-        for held in ranges
-        for position in range(held.first, held.last + 1)
+        position: range_._replace(first=position, last=position)
+        for range_ in ranges
+        for position in range(range_.first, range_.last + 1)
     }
 
 
 def _plan(rows: list[dict]) -> Outcome:
     limits = next(row for row in rows if row["kind"] == "cursor")
-    held: dict[int, Range] = {}
+    entries: dict[int, Range] = {}
     for row in _of(rows, "unread"):
         _put(
-            held,
+            entries,
             Range(
                 row["first"],
                 row["last"],
@@ -59,20 +59,20 @@ def _plan(rows: list[dict]) -> Outcome:
             ),
         )
     for row in _of(rows, "range"):
-        _put(held, Range(**{name: row[name] for name in STATE}))
+        _put(entries, Range(**{name: row[name] for name in STATE}))
     for row in _of(rows, "ack"):
-        _put(held, Range(row["first"], row["last"], ACKNOWLEDGED))
+        _put(entries, Range(row["first"], row["last"], ACKNOWLEDGED))
     for row in _of(rows, "ack_set"):
-        _acknowledge_batch(held, row)
-    _give_back(held, rows, limits)
+        _acknowledge_batch(entries, row)
+    _give_back(entries, rows, limits)
     places = defaultdict(lambda: Place(None, False))
     for row in _of(rows, "unread") + _of(rows, "range"):
         for position in range(row["first"], row["last"] + 1):
             places[position] = Place(row.get("line"), bool(row.get("is_held")))
-    consumers, is_blocked = _hand_out(held, places, rows, limits)
+    consumers, is_blocked = _hand_out(entries, places, rows, limits)
     known = [
         each if each.ack_set is None else each._replace(ack_set=tuple(each.ack_set))
-        for _, each in sorted(held.items())
+        for _, each in sorted(entries.items())
         if each.status != UNREAD
     ]
     return Outcome(
@@ -88,68 +88,68 @@ def _of(rows: list[dict], *kinds: str) -> list[dict]:
     return [row for row in rows if row["kind"] in kinds]
 
 
-def _put(held: dict[int, Range], several: Range) -> None:
+def _put(entries: dict[int, Range], several: Range) -> None:
     for position in range(several.first, several.last + 1):
-        held[position] = several._replace(first=position, last=position)
+        entries[position] = several._replace(first=position, last=position)
 
 
-def _acknowledge_batch(held: dict[int, Range], row: dict) -> None:
-    entry = held.get(row["first"])
+def _acknowledge_batch(entries: dict[int, Range], row: dict) -> None:
+    entry = entries.get(row["first"])
     if entry is None or entry.status == ACKNOWLEDGED:
         return
     if ack_sets.is_empty(row["ack_set"]):
-        held[entry.first] = Range(entry.first, entry.first, ACKNOWLEDGED)
+        entries[entry.first] = Range(entry.first, entry.first, ACKNOWLEDGED)
     else:
-        held[entry.first] = entry._replace(
+        entries[entry.first] = entry._replace(
             ack_set=tuple(row["ack_set"]), status=REPLAY if entry.status == UNREAD else entry.status
         )
 
 
-def _give_back(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
+def _give_back(entries: dict[int, Range], rows: list[dict], limits: dict) -> None:
     now, most, unseen = limits["now"], limits["max_redeliver_count"], set()
     for row in _of(rows, "return"):
         for position in range(row["first"], row["last"] + 1):
-            entry = held.get(position)
+            entry = entries.get(position)
             if entry and entry.status == PENDING and entry.consumer_id == row["consumer_id"]:
-                held[position] = entry._replace(due_time=row["due_time"])
+                entries[position] = entry._replace(due_time=row["due_time"])
                 unseen.update([position] if row.get("is_unseen") else [])
-    pending = {position: entry for position, entry in held.items() if entry.status == PENDING}
+    pending = {position: entry for position, entry in entries.items() if entry.status == PENDING}
     asked_for = {position for position, entry in pending.items() if entry.consumer_id in limits["redelivered"]}
     due = {position for position, entry in pending.items() if entry.due_time is not None and entry.due_time <= now}
     returned, counted = asked_for | due, asked_for | (due - unseen)
     for position, entry in pending.items():
         count = entry.redelivery_count + (position in counted)
         if position in counted and 0 < most < count:
-            held[position] = entry._replace(status=DEAD, redelivery_count=count, due_time=None)
+            entries[position] = entry._replace(status=DEAD, redelivery_count=count, due_time=None)
         elif position in returned or entry.consumer_id in limits["left"] or (returned and limits["is_single_active"]):
-            held[position] = entry._replace(
+            entries[position] = entry._replace(
                 status=REPLAY, redelivery_count=count, consumer_id=None, delivery_round=None, due_time=None
             )
-    for position, entry in held.items():
+    for position, entry in entries.items():
         if (
             entry.status == UNREAD
             and entry.due_time is not None
             and entry.due_time > limits["wall"]
             and not limits["is_single_active"]
         ):
-            held[position] = entry._replace(status=REPLAY)
+            entries[position] = entry._replace(status=REPLAY)
 
 
 def _hand_out(
-    held: dict[int, Range], places: dict[int, Place], rows: list[dict], limits: dict
+    entries: dict[int, Range], places: dict[int, Place], rows: list[dict], limits: dict
 ) -> tuple[list[ConsumerOutcome], bool]:
     """Deals out, line by line; what becomes of the consumers, and whether the cursor is blocked."""
     out, given, again = Counter(), Counter(), Counter()
-    for entry in held.values():
+    for entry in entries.values():
         out[entry.consumer_id] += entry.unacked_messages if entry.status == PENDING else 0
     unacked = out.total() + limits["unacked_elsewhere"]
     is_blocked = limits["limit"] > 0 and unacked >= limits["limit"] // (2 if limits["is_blocked"] else 1)
     turns = sorted(_of(rows, "consumer"), key=lambda row: row["first"])
     blocked = {row["consumer_id"]: _is_blocked(row, out[row["consumer_id"]]) for row in turns}
     for line in {row.get("line") for row in turns}:
-        waiting, unread = _candidates(held, places, line, limits)
+        waiting, unread = _candidates(entries, places, line, limits)
         in_line = sorted(waiting + unread) if limits["is_single_active"] else waiting + unread
-        weights = [held[position].unacked_messages for position in in_line]
+        weights = [entries[position].unacked_messages for position in in_line]
         back = len(in_line) if limits["is_single_active"] else len(waiting)
         heaviest = max(weights[: limits["permits"]], default=1)
         offered = min(len(in_line), limits["permits"])
@@ -171,12 +171,12 @@ def _hand_out(
             share = _share(row, offered)
             width = min(width, share) if row["lap"] == 0 else max(width - share, 0)
             for position in in_line[:width]:
-                held[position] = held[position]._replace(
+                entries[position] = entries[position]._replace(
                     status=PENDING, consumer_id=row["consumer_id"], delivery_round=limits["round"], due_time=None
                 )
-                given[row["consumer_id"]] += held[position].unacked_messages
+                given[row["consumer_id"]] += entries[position].unacked_messages
                 met_below = limits["read_position"] if position < DUE_BASE else limits.get("due_read") or 0
-                again[row["consumer_id"]] += (position < met_below) * held[position].unacked_messages
+                again[row["consumer_id"]] += (position < met_below) * entries[position].unacked_messages
             in_line = in_line[width:]
     consumers = [
         ConsumerOutcome(
@@ -192,10 +192,12 @@ def _hand_out(
 
 
 def _candidates(
-    held: dict[int, Range], places: dict[int, Place], line: str | None, limits: dict
+    entries: dict[int, Range], places: dict[int, Place], line: str | None, limits: dict
 ) -> tuple[list[int], list[int]]:
     """What may go out in a line: replay in its order, and unread entries."""
-    free = [entry for position, entry in held.items() if not places[position].is_held and places[position].line == line]
+    free = [
+        entry for position, entry in entries.items() if not places[position].is_held and places[position].line == line
+    ]
     waiting = [
         entry.first
         for entry in sorted(

@@ -166,7 +166,7 @@ class Keyed(ABC):
         due = self._cursor.due
         if due is not None and isinstance(self._waits, RecentlyJoined):
             positions = due.positions_at(positions)
-        return self._waits.held(positions, hashes, owners)
+        return self._waits.are_waiting(positions, hashes, owners)
 
     def _hashes_at(self, positions: np.ndarray) -> np.ndarray:
         due = self._cursor.due

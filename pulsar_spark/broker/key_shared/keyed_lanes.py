@@ -213,7 +213,7 @@ class KeyedByLane(Keyed):
         places, codes = self._place[entries], self._codes[entries]
         owners = self._owner_of_part[parts[entries]]
         hashes = self._hash_of()[entries] if self._waits.depends_on_hashes else NO_HASHES
-        held = (owners < 0) | self._stays[entries] | self._waits.held(self._base + entries, hashes, owners)
+        held = (owners < 0) | self._stays[entries] | self._waits.are_waiting(self._base + entries, hashes, owners)
         is_first = np.diff(places, prepend=-2) != 1
         for column in (codes, owners, held.astype(np.int8)):
             is_first |= np.diff(column, prepend=-2) != 0

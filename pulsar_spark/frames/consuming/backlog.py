@@ -85,19 +85,19 @@ class Backlog:
         key_shared = read_key_shared(self._layout, self._topic.path, state, key)
         due = due_entries(state, key, self._ledgers)
         if due is None:
-            held = list(exact_ranges(state, key, self._ledgers, self._topic.path))
+            ranges = list(exact_ranges(state, key, self._ledgers, self._topic.path))
         else:
-            held = [each for each in state.ranges(key) if each.first < DUE_BASE]
+            ranges = [each for each in state.ranges(key) if each.first < DUE_BASE]
         unread = []
         if cursor["read_position"] < end:
-            known = Positions((each.first, each.last) for each in held)
+            known = Positions((each.first, each.last) for each in ranges)
             unread = list(known.gaps(cursor["read_position"], end - 1))
         if due is not None:
             of_due_lane, came_due = self._of_due_lane(due, end)
-            held, unread = [*held, *of_due_lane], sorted([*unread, *came_due])
+            ranges, unread = [*ranges, *of_due_lane], sorted([*unread, *came_due])
         if unread and (key_shared is None or self._owns_any(key_shared, partition, consumer_id, unread)):
             return False
-        left = [each for each in held if self._is_left(each, end, partition, consumer_id, given_back)]
+        left = [each for each in ranges if self._is_left(each, end, partition, consumer_id, given_back)]
         if key_shared is not None:  # replays go to the key's owner; pending entries are here already
             spans = sorted((each.first, min(each.last, end - 1)) for each in left if each.status == REPLAY)
             left = [each for each in left if each.status != REPLAY]
@@ -108,30 +108,30 @@ class Backlog:
         self, state: LatestRows, key: CursorKey, end: int, consumer_id: str, given_back: list[tuple[int, int]]
     ) -> bool:
         """Whether more is pending at this consumer than it gave back."""
-        ranges = (held for page in state.pages[key].values() for held in page)
-        is_there = (held for held in ranges if held.last < end or is_virtual(held.first))
-        mine = sum(held.size for held in is_there if held.consumer_id == consumer_id)
+        ranges = (range_ for page in state.pages[key].values() for range_ in page)
+        is_there = (range_ for range_ in ranges if range_.last < end or is_virtual(range_.first))
+        mine = sum(range_.size for range_ in is_there if range_.consumer_id == consumer_id)
         return mine > sum(last - first + 1 for first, last in given_back)
 
     def _of_due_lane(self, due: DueEntries, end: int) -> tuple[list[Range], list[tuple[int, int]]]:
         """Due-lane entries that were due when the run began: those pending or in replay, and those not sent yet."""
-        held, came_due = due.apart, []
+        ranges, came_due = due.apart, []
         for part, found in due.unfinished(until=self._began):
             is_published = part.positions < end
             came_due += ranges_of(np.sort(part.positions[is_published & (found == WAITS)]))
             for at, position in zip(found[found >= 0].tolist(), part.positions[found >= 0].tolist()):
-                held.append(due.ranges[at]._replace(first=position, last=position))
-        return held, came_due
+                ranges.append(due.ranges[at]._replace(first=position, last=position))
+        return ranges, came_due
 
     def _is_all_others(self, state: LatestRows, key: CursorKey, end: int, consumer_id: str) -> bool:
         """Whether all entries above mark-delete are acknowledged or pending at other consumers."""
-        ranges = [held for page in state.pages[key].values() for held in page]
+        ranges = [range_ for page in state.pages[key].values() for range_ in page]
         are_others = (
-            held.last < end
-            and (held.status == ACKNOWLEDGED or (held.status == PENDING and held.consumer_id != consumer_id))
-            for held in ranges
+            range_.last < end
+            and (range_.status == ACKNOWLEDGED or (range_.status == PENDING and range_.consumer_id != consumer_id))
+            for range_ in ranges
         )
-        return all(are_others) and sum(held.size for held in ranges) == (
+        return all(are_others) and sum(range_.size for range_ in ranges) == (
             end - 1 - state.cursors[key]["mark_delete_position"]
         )
 
@@ -147,16 +147,16 @@ class Backlog:
         )
 
     def _is_left(
-        self, held: Range, end: int, partition: int, consumer_id: str, given_back: list[tuple[int, int]]
+        self, range_: Range, end: int, partition: int, consumer_id: str, given_back: list[tuple[int, int]]
     ) -> bool:
         if (
-            held.first >= end
-            or held.status == ACKNOWLEDGED
-            or (held.status == PENDING and held.consumer_id != consumer_id)
-            or (held.status == REPLAY and (held.due_time or 0) > self._began)
+            range_.first >= end
+            or range_.status == ACKNOWLEDGED
+            or (range_.status == PENDING and range_.consumer_id != consumer_id)
+            or (range_.status == REPLAY and (range_.due_time or 0) > self._began)
         ):
             return False
-        return bool(subtract(PositionRange(partition, held.first, min(held.last, end - 1)), given_back))
+        return bool(subtract(PositionRange(partition, range_.first, min(range_.last, end - 1)), given_back))
 
 
 def hashes_by_part(

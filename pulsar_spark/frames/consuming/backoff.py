@@ -35,6 +35,6 @@ class Backoff:
         """The rest of the pause; 0 without one."""
         return max(0.0, self._until - self._clock())
 
-    def delay_ms(self, held: PositionRange) -> int:
+    def delay_ms(self, range_: PositionRange) -> int:
         """How long an entry given back stays away: the pause, or longer if it came often."""
-        return max(PAUSES.delay_ms(held.redelivery_count), round(self.seconds_left * 1000))
+        return max(PAUSES.delay_ms(range_.redelivery_count), round(self.seconds_left * 1000))

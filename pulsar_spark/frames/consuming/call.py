@@ -137,7 +137,7 @@ class Caller:
         is_asked = self._with_payload and "payload" in (self._columns or DELIVERED)
         return is_asked and has_encoded(self._topic, self.ledgers, delivery)
 
-    def exact(self, delivery: Delivery, is_asked: Callable[[LaneRange], bool] = lambda held: True) -> Delivery:
+    def exact(self, delivery: Delivery, is_asked: Callable[[LaneRange], bool] = lambda range_: True) -> Delivery:
         """The delivery with positions for the lane ranges that *is_asked* selects, by default all."""
         return replace(delivery, ranges=exact(self._topic, self.ledgers, delivery.ranges, is_asked))
 
@@ -178,11 +178,11 @@ class Caller:
             delivery = replace(delivery, ranges=across(delivery.ranges, parts))
             found += [] if chunked and not delivery.ranges else [self._stored(delivery, (), columns)]
             return reduce(DataFrame.unionByName, found)
-        lanes = by_lane([held for held in delivery.ranges if isinstance(held, LaneRange)])
+        lanes = by_lane([range_ for range_ in delivery.ranges if isinstance(range_, LaneRange)])
         if len(lanes) > MOST_LANES:
             delivery, lanes = self.exact(delivery), {}
         found = self._by_lane(delivery, lanes, columns)
-        positions = [held for held in delivery.ranges if not isinstance(held, LaneRange)]
+        positions = [range_ for range_ in delivery.ranges if not isinstance(range_, LaneRange)]
         if positions or not found:
             found.append(self._at(positions, columns))
         return reduce(DataFrame.unionByName, found)
@@ -193,7 +193,7 @@ class Caller:
         """The messages of lane ranges, read together with other consumers' if possible."""
         if not lanes:
             return []
-        ranges = [held for of_lane in lanes.values() for held in of_lane]
+        ranges = [range_ for of_lane in lanes.values() for range_ in of_lane]
         whose = delivery.subscription, delivery.consumer_id
         split = read_split(self._spark, self._topic, self.ledgers, *whose, ranges, columns, self._with_payload)
         if split is not None:
@@ -213,7 +213,7 @@ class Caller:
             firsts[piece.partition] = min(firsts.get(piece.partition, last), piece.first_position)
             lasts[piece.partition] = max(lasts.get(piece.partition, last), last)
         ends = ((partition, first, lasts[partition]) for partition, first in firsts.items())
-        runs = (run for held in ends for run in self.ledgers.runs(self._topic.topic_id, *held))
+        runs = (run for range_ in ends for run in self.ledgers.runs(self._topic.topic_id, *range_))
         keys = unhashed_keys(self._topic.path, runs)
         return messages if keys is None else with_hash(messages, keys)
 
@@ -228,7 +228,7 @@ class Caller:
 
     def _at(self, positions: Sequence[PositionRange], columns: Sequence[str] | None) -> DataFrame:
         """The messages in one piece."""
-        partitions = {held.partition for held in positions}
+        partitions = {range_.partition for range_ in positions}
         lasts = (self.ledgers.last_chunk_position(self._topic.topic_id, partition) for partition in partitions)
         return self._read_pieces(positions, columns, with_chunks=all(last < 0 for last in lasts))
 

@@ -182,7 +182,7 @@ class Consuming:
         if membership is not self._line.membership:
             return
         if isinstance(event, Delivery):
-            event = self._in_order(replace(event, ranges=self._exact(event.ranges, lambda held: held.is_batch)))
+            event = self._in_order(replace(event, ranges=self._exact(event.ranges, lambda range_: range_.is_batch)))
             self._waiting = event if self._waiting is None else self._waiting.merged(event)
         elif isinstance(event, Failed):
             raise event.error
@@ -216,7 +216,7 @@ class Consuming:
         return replace(delivery, ranges=kept)
 
     def _not_given_back(self, delivery: Delivery) -> tuple[PositionRange | LaneRange, ...]:
-        ranges = self._exact(delivery.ranges, lambda held: held.partition in self._given_back)
+        ranges = self._exact(delivery.ranges, lambda range_: range_.partition in self._given_back)
         return without(ranges, self._given_back)
 
     def _exact(
@@ -349,16 +349,16 @@ class Consuming:
 
     def _send(self, reply: Answer, rows: list[dict]) -> None:
         delays = []
-        for held in reply.given_back:
+        for range_ in reply.given_back:
             if self._backlog is not None:  # on ordered subscriptions, the next run handles everything after it
-                last = held.last if self._rewinding is None else _ALL
-                self._given_back.setdefault(held.partition, []).append((held.first, last))
+                last = range_.last if self._rewinding is None else _ALL
+                self._given_back.setdefault(range_.partition, []).append((range_.first, last))
             is_at_once = self._backlog is not None or self._stopping.is_set()
-            delays.append(0 if is_at_once else self._backoff.delay_ms(held))
+            delays.append(0 if is_at_once else self._backoff.delay_ms(range_))
             if self._rewinding is not None and self._backlog is None:
-                self._rewinding.given_back(held, delays[-1])
-        for held in reply.unseen if self._backlog is not None else ():
-            self._given_back.setdefault(held.partition, []).append((held.first, held.last))
+                self._rewinding.given_back(range_, delays[-1])
+        for range_ in reply.unseen if self._backlog is not None else ():
+            self._given_back.setdefault(range_.partition, []).append((range_.first, range_.last))
         rows += self._line.membership.answer_rows(reply, delays)
         back = [*reply.given_back, *reply.unseen]
         committed = self._key_order.given_back(back) if self._key_order and back else None

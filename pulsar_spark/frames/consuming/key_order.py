@@ -51,8 +51,8 @@ class KeyOrder:
     def given_back(self, ranges: Sequence[PositionRange]) -> Callable[[int], None]:
         """Note a give-back; call the result with the version of ``requests`` that contains it."""
         guards = []
-        for partition, held in by_partition(ranges).items():
-            positions, hashes = self._entries(partition, held)
+        for partition, of_partition in by_partition(ranges).items():
+            positions, hashes = self._entries(partition, of_partition)
             hashes, first = np.unique(hashes, return_index=True)
             guards.append(_Guard(partition, hashes, positions[first]))
         self._guards += guards
@@ -73,17 +73,17 @@ class KeyOrder:
                 guard for guard in self._guards if guard.version is None or guard.version > requests_version
             ]
         guarded = {guard.partition for guard in self._guards}
-        kept, early = [held for held in ranges if held.partition not in guarded], []
-        held_back = exact(self._topic, self._ledgers, (held for held in ranges if held.partition in guarded))
-        for partition, held in by_partition(held_back).items():
-            positions, hashes = self._entries(partition, held)
+        kept, early = [range_ for range_ in ranges if range_.partition not in guarded], []
+        guarded_ranges = exact(self._topic, self._ledgers, (range_ for range_ in ranges if range_.partition in guarded))
+        for partition, of_partition in by_partition(guarded_ranges).items():
+            positions, hashes = self._entries(partition, of_partition)
             guards = (guard for guard in self._guards if guard.partition == partition)
             is_early = np.logical_or.reduce([guard.is_early(hashes, positions) for guard in guards])
-            early += without(held, {partition: ranges_of(positions[~is_early])})
-            kept += without(held, {partition: ranges_of(positions[is_early])})
+            early += without(of_partition, {partition: ranges_of(positions[~is_early])})
+            kept += without(of_partition, {partition: ranges_of(positions[is_early])})
         return tuple(kept), early
 
-    def _entries(self, partition: int, held: Sequence[PositionRange]) -> tuple[np.ndarray, np.ndarray]:
-        spans = [(each.first, each.last) for each in held]
+    def _entries(self, partition: int, ranges: Sequence[PositionRange]) -> tuple[np.ndarray, np.ndarray]:
+        spans = [(each.first, each.last) for each in ranges]
         hashes = hashes_of(self._ledgers, self._topic.path, self._topic.topic_id, partition, spans)
         return expanded(*np.array(spans).T), hashes

@@ -203,19 +203,19 @@ class Membership:
             for done in reply.acknowledged
         )
         given_back = (
-            self.row("negative_ack", held.partition, first=held.first, last=held.last, delay_ms=delay_ms)
-            for held, delay_ms in zip(reply.given_back, delays_ms, strict=True)
+            self.row("negative_ack", range_.partition, first=range_.first, last=range_.last, delay_ms=delay_ms)
+            for range_, delay_ms in zip(reply.given_back, delays_ms, strict=True)
         )
         unseen = (
-            self.row("negative_ack", held.partition, first=held.first, last=held.last, properties=UNSEEN)
-            for held in reply.unseen
+            self.row("negative_ack", range_.partition, first=range_.first, last=range_.last, properties=UNSEEN)
+            for range_ in reply.unseen
         )
         return [*acknowledged, *given_back, *unseen]
 
     def arrived(
         self,
         round_number: int,
-        held: PositionRange | LaneRange | DueRange,
+        range_: PositionRange | LaneRange | DueRange,
         requests_version: int,
         chunked: list[tuple[int, int, int]],
     ) -> None:
@@ -223,7 +223,7 @@ class Membership:
         if not self._arriving:
             self._channel.call_later(0, self._tell_arrived)
         arriving = self._arriving.setdefault((round_number, requests_version), _Arriving([], []))
-        arriving.ranges.append(held)
+        arriving.ranges.append(range_)
         arriving.chunked.extend(chunked)
 
     def arrived_by_lane(self, round_number: int, partition: int, dealt: split_reads.Dealt) -> None:
@@ -273,22 +273,22 @@ class _PartitionMembership:
         return False  # a frame has no order
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
-        held = _held(self._partition, row)
+        range_ = _position_range(self._partition, row)
         if row["lane_hashes"] is not None:
-            held = LaneRange(held, row["lane_hashes"], row["entries"], row["round"])
+            range_ = LaneRange(range_, row["lane_hashes"], row["entries"], row["round"])
             self._membership.arrived_by_lane(
                 row["round"], self._partition, partial(_dealt_by_lane, self._partition, row["dealt"])
             )
         elif row["positions"] is not None:
-            held = DueRange(held, row["positions"])
+            range_ = DueRange(range_, row["positions"])
         chunked = [(self._partition, first, last) for first, last in unpacked_pairs(row["chunks"])]
-        self._membership.arrived(row["round"], held, requests_version, chunked)
+        self._membership.arrived(row["round"], range_, requests_version, chunked)
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self._membership.failed(error)
 
 
-def _held(partition: int, row: dict) -> PositionRange:
+def _position_range(partition: int, row: dict) -> PositionRange:
     ack_set = None if row["ack_set"] is None else tuple(row["ack_set"])
     return PositionRange(
         partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1
@@ -297,6 +297,9 @@ def _held(partition: int, row: dict) -> PositionRange:
 
 def _dealt_by_lane(partition: int, dealt: Callable[[], list[dict]]) -> list[tuple[str, LaneRange]]:
     return [
-        (row["consumer_id"], LaneRange(_held(partition, row), row["lane_hashes"], row["entries"], row["round"]))
+        (
+            row["consumer_id"],
+            LaneRange(_position_range(partition, row), row["lane_hashes"], row["entries"], row["round"]),
+        )
         for row in dealt()
     ]

@@ -34,7 +34,7 @@ class Progress:
     ) -> None:
         """Note a handled delivery with its *deleted* messages, the errors in a row (*failures*), and the *pause* in
         seconds."""
-        back = sum(held.messages for held in reply.given_back)
+        back = sum(range_.messages for range_ in reply.given_back)
         counts = {
             "deliveries": 1,
             "messages": delivery.messages,

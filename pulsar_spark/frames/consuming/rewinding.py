@@ -45,28 +45,28 @@ class Rewinding:
         """Forget all give-backs: the consumer subscribes again and everything comes again."""
         self._awaited.clear()
 
-    def given_back(self, held: PositionRange, delay_ms: int) -> None:
+    def given_back(self, range_: PositionRange, delay_ms: int) -> None:
         """Await a give-back, unless the message dies by it."""
-        if is_too_often(held.redelivery_count + 1, self._most):
+        if is_too_often(range_.redelivery_count + 1, self._most):
             return
         due = self._clock() + delay_ms / 1000
-        known = self._awaited.get(held.partition)
+        known = self._awaited.get(range_.partition)
         if known is None:
-            self._awaited[held.partition] = _Awaited(held.first, due, due + PATIENCE_SECONDS)
+            self._awaited[range_.partition] = _Awaited(range_.first, due, due + PATIENCE_SECONDS)
         else:
-            known.first, known.due = min(known.first, held.first), min(known.due, due)
+            known.first, known.due = min(known.first, range_.first), min(known.due, due)
 
     def in_order(self, delivery: Delivery) -> tuple[Delivery, dict[int, int]]:
         """The part of the delivery to handle now, and the permits of earlier dropped messages, by partition."""
         there, permits = [], {}
-        for held in delivery.ranges:
-            awaited = self._awaited.get(held.partition)
-            if awaited is not None and held.first > awaited.first:
-                awaited.permits += held.messages
+        for range_ in delivery.ranges:
+            awaited = self._awaited.get(range_.partition)
+            if awaited is not None and range_.first > awaited.first:
+                awaited.permits += range_.messages
                 continue
             if awaited is not None:
-                permits[held.partition] = self._awaited.pop(held.partition).permits
-            there.append(held)
+                permits[range_.partition] = self._awaited.pop(range_.partition).permits
+            there.append(range_)
         return replace(delivery, ranges=tuple(there)), permits
 
     def due_permits(self) -> dict[int, int]:
@@ -88,7 +88,10 @@ class Rewinding:
             cursor = latest.cursors.get(key)
             if cursor is not None and (
                 first <= cursor["mark_delete_position"]
-                or any(held.status == ACKNOWLEDGED and held.first <= first <= held.last for held in latest.ranges(key))
+                or any(
+                    range_.status == ACKNOWLEDGED and range_.first <= first <= range_.last
+                    for range_ in latest.ranges(key)
+                )
             ):
                 return True
         return False

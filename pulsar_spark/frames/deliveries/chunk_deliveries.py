@@ -44,9 +44,9 @@ def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
     for partition, last in sorted(ends):
         lasts.setdefault(partition, []).append(last)
     found = [
-        ChunkedMessage(held.partition, ends[held.partition, last], last, held.redelivery_count)
-        for held in delivery.ranges
-        for last in between(lasts.get(held.partition, []), held.first, held.last)
+        ChunkedMessage(range_.partition, ends[range_.partition, last], last, range_.redelivery_count)
+        for range_ in delivery.ranges
+        for last in between(lasts.get(range_.partition, []), range_.first, range_.last)
     ]
     holes: dict[int, list[tuple[int, int]]] = {}
     for each in found:
@@ -58,10 +58,10 @@ def across(ranges: Iterable[PositionRange], parts: Iterable[Parts]) -> tuple[Pos
     """*ranges* in order, joined where only chunks of *parts* lie between them, which saves comparisons."""
     chunks = {each.partition: Positions(ranges_of(np.unique(each.positions))) for each in parts}
 
-    def are_bridged(before: PositionRange, held: PositionRange) -> bool:
-        first, last = before.last + 1, held.first - 1
-        between = chunks.get(held.partition, Positions()).gaps(first, last)
-        return held.ack_set is None and next(between, None) is None
+    def are_bridged(before: PositionRange, range_: PositionRange) -> bool:
+        first, last = before.last + 1, range_.first - 1
+        between = chunks.get(range_.partition, Positions()).gaps(first, last)
+        return range_.ack_set is None and next(between, None) is None
 
     return tuple(_together(ranges, are_bridged))
 
@@ -71,13 +71,13 @@ def _together(
 ) -> list[PositionRange]:
     """*ranges* in order; neighbours that are bridged and differ only in place become one."""
     found: list[PositionRange] = []
-    for held in sorted(ranges, key=attrgetter("partition", "first")):
+    for range_ in sorted(ranges, key=attrgetter("partition", "first")):
         before = found[-1] if found else None
-        is_alike = before is not None and before._replace(first=held.first, last=held.last) == held
-        if is_alike and are_bridged(before, held):
-            found[-1] = before._replace(last=held.last)
+        is_alike = before is not None and before._replace(first=range_.first, last=range_.last) == range_
+        if is_alike and are_bridged(before, range_):
+            found[-1] = before._replace(last=range_.last)
         else:
-            found.append(held)
+            found.append(range_)
     return found
 
 
@@ -163,7 +163,7 @@ def read_chunked(
 
     def many() -> DataFrame:
         ends = [PositionRange(each.partition, each.last, each.last, each.redelivery_count) for each in messages]
-        around = _together(ends, lambda before, held: held.first - before.last <= WIDE_GAP)
+        around = _together(ends, lambda before, range_: range_.first - before.last <= WIDE_GAP)
         pieces, foreign = find_pieces(ledgers, topic, around), ledgers.foreign_files(topic.topic_id)
         wanted = None if columns is None or SIZE in columns else [*columns, SIZE]
         return read_pieces(spark, topic, pieces, wanted or columns, without=foreign, where=is_chunk())

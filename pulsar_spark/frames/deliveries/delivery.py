@@ -52,7 +52,7 @@ class Delivery(Described):
     @property
     def messages(self) -> int:
         """The number of messages; each message of a batch counts."""
-        return sum(held.messages for held in self.ranges)
+        return sum(range_.messages for range_ in self.ranges)
 
     def _facts(self) -> dict[str, object]:
         return {
@@ -60,7 +60,7 @@ class Delivery(Described):
             "subscription": self.subscription,
             "round": self.round,
             "messages": self.messages,
-            "partitions": sorted({held.partition for held in self.ranges}),
+            "partitions": sorted({range_.partition for range_ in self.ranges}),
         }
 
     def merged(self, later: "Delivery") -> "Delivery":
@@ -71,8 +71,8 @@ class Delivery(Described):
 def messages_by_partition(ranges: Iterable[PositionRange | LaneRange]) -> Counter[int]:
     """Count messages by partition."""
     found: Counter[int] = Counter()
-    for held in ranges:
-        found[held.partition] += held.messages
+    for range_ in ranges:
+        found[range_.partition] += range_.messages
     return found
 
 
@@ -122,28 +122,31 @@ def answer(
         )
     rows = _decided(delivery, result) if isinstance(result, DataFrame) else []
     decided = {row["partition"] for row in rows}
-    delivery = exact(delivery, lambda held: held.partition in decided)
+    delivery = exact(delivery, lambda range_: range_.partition in decided)
     returned, later = _by_place(rows, NEGATIVE_ACKNOWLEDGE), _by_place(rows, RECONSUME_LATER)
     in_order, later_in_order = (
         {partition: list(each) for partition, each in found.items()} for found in (returned, later)
     )
     acknowledged, given_back, put_off, found = _of_rounds(delivery), [], [], 0
-    for held in delivery.ranges:
-        if isinstance(held, LaneRange):
+    for range_ in delivery.ranges:
+        if isinstance(range_, LaneRange):
             continue
-        places = returned.get(held.partition, {})
-        positions = between(in_order.get(held.partition, []), held.first, held.last)
-        off = between(later_in_order.get(held.partition, []), held.first, held.last)
-        put_off += [each for position in off for each in _put_off(held, position, later[held.partition][position])]
+        places = returned.get(range_.partition, {})
+        positions = between(in_order.get(range_.partition, []), range_.first, range_.last)
+        off = between(later_in_order.get(range_.partition, []), range_.first, range_.last)
+        put_off += [each for position in off for each in _put_off(range_, position, later[range_.partition][position])]
         found += len(positions) + len(off)
         back = ranges_of(positions)
-        given_back += [held._replace(first=first, last=last) for first, last in back]
-        acknowledged += [Acknowledged(left.partition, left.first, left.last) for left in subtract(held, back)]
-        if held.batch_size > 1:
-            full = held.ack_set or ack_sets.full(held.batch_size)
+        given_back += [range_._replace(first=first, last=last) for first, last in back]
+        acknowledged += [Acknowledged(left.partition, left.first, left.last) for left in subtract(range_, back)]
+        if range_.batch_size > 1:
+            full = range_.ack_set or ack_sets.full(range_.batch_size)
             acknowledged += [
                 Acknowledged(
-                    held.partition, position, position, ack_sets.intersect(full, ack_sets.of_indexes(places[position]))
+                    range_.partition,
+                    position,
+                    position,
+                    ack_sets.intersect(full, ack_sets.of_indexes(places[position])),
                 )
                 for position in positions
                 if None not in places[position]
@@ -155,18 +158,20 @@ def answer(
 
 def _of_rounds(delivery: Delivery) -> list[Acknowledged]:
     found: dict[tuple[int, int], Acknowledged] = {}
-    for held in delivery.ranges:
-        if isinstance(held, LaneRange):
-            known = found.setdefault((held.partition, held.round), Acknowledged(*held.held[:3], None, held.round))
-            found[held.partition, held.round] = known._replace(
-                first=min(known.first, held.first), last=max(known.last, held.last)
+    for range_ in delivery.ranges:
+        if isinstance(range_, LaneRange):
+            known = found.setdefault(
+                (range_.partition, range_.round), Acknowledged(*range_.position_range[:3], None, range_.round)
+            )
+            found[range_.partition, range_.round] = known._replace(
+                first=min(known.first, range_.first), last=max(known.last, range_.last)
             )
     return list(found.values())
 
 
 def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
     """The rows with other outcomes than acknowledge, by partition and position."""
-    partitions = {held.partition for held in delivery.ranges}
+    partitions = {range_.partition for range_ in delivery.ranges}
     needed = {"position", "outcome"} | ({"partition"} if len(partitions) > 1 else set())
     if needed - set(result.columns):
         raise InvalidMessage(
@@ -205,14 +210,14 @@ def _by_place(rows: list[dict], outcome: str) -> dict[int, dict[int, dict[int | 
     return found
 
 
-def _put_off(held: PositionRange, position: int, delays: dict[int | None, int]) -> Iterator[PutOff]:
+def _put_off(range_: PositionRange, position: int, delays: dict[int | None, int]) -> Iterator[PutOff]:
     """The messages of an entry to put off, among those delivered."""
-    if held.batch_size == 1:
-        yield PutOff(held.partition, position, None, next(iter(delays.values())))
+    if range_.batch_size == 1:
+        yield PutOff(range_.partition, position, None, next(iter(delays.values())))
         return
-    for index in ack_sets.indexes(held.ack_set or ack_sets.full(held.batch_size)):
+    for index in ack_sets.indexes(range_.ack_set or ack_sets.full(range_.batch_size)):
         if index in delays or None in delays:
-            yield PutOff(held.partition, position, index, delays.get(index, delays.get(None)))
+            yield PutOff(range_.partition, position, index, delays.get(index, delays.get(None)))
 
 
 def between(ascending: list[int], first: int, last: int) -> list[int]:
@@ -233,13 +238,13 @@ def without(
     ranges = tuple(ranges)
     touched = {partition: _touched(ranges, each) for partition, each in holes.items() if each}
     found = []
-    for index, held in enumerate(ranges):
-        gone = touched.get(held.partition)
+    for index, range_ in enumerate(ranges):
+        gone = touched.get(range_.partition)
         if gone is None or not gone.ranges[index]:
-            found.append(held)
+            found.append(range_)
         else:
-            gaps = gone.holes.gaps(held.first, held.last)
-            found += [held._replace(first=first, last=last) for first, last in gaps]
+            gaps = gone.holes.gaps(range_.first, range_.last)
+            found += [range_._replace(first=first, last=last) for first, last in gaps]
     return tuple(found)
 
 
@@ -251,14 +256,14 @@ class _Touched(NamedTuple):
 def _touched(ranges: Sequence[PositionRange], holes: Iterable[tuple[int, int]]) -> _Touched:
     there = Positions(sorted(holes))
     firsts, lasts = as_array(there)
-    before = np.searchsorted(lasts, [held.first for held in ranges])
-    return _Touched(there, (before < np.searchsorted(firsts, [held.last for held in ranges], "right")).tolist())
+    before = np.searchsorted(lasts, [range_.first for range_ in ranges])
+    return _Touched(there, (before < np.searchsorted(firsts, [range_.last for range_ in ranges], "right")).tolist())
 
 
-def subtract(held: PositionRange, holes: Sequence[tuple[int, int]]) -> list[PositionRange]:
+def subtract(range_: PositionRange, holes: Sequence[tuple[int, int]]) -> list[PositionRange]:
     """What is left of a range without *holes*, which may overlap.
 
     >>> [(left.first, left.last) for left in subtract(PositionRange(0, 0, 9), [(7, 20), (2, 3), (3, 4)])]
     [(0, 1), (5, 6)]
     """
-    return list(without([held], {held.partition: holes}))
+    return list(without([range_], {range_.partition: holes}))

@@ -19,41 +19,41 @@ from pulsar_spark.storage.topics.topics import Topic
 
 
 class LaneRange(NamedTuple):
-    """The *entries* with the *hashes* of a lane between the ends of *held*, delivered in *round*."""
+    """The *entries* with the *hashes* of a lane between the ends of *position_range*, delivered in *round*."""
 
-    held: PositionRange
+    position_range: PositionRange
     hashes: LaneHashes
     entries: int
     round: int
 
     @property
     def partition(self) -> int:
-        return self.held.partition
+        return self.position_range.partition
 
     @property
     def first(self) -> int:
-        return self.held.first
+        return self.position_range.first
 
     @property
     def last(self) -> int:
-        return self.held.last
+        return self.position_range.last
 
     @property
     def is_batch(self) -> bool:
         """Whether its entries are batches, whose hash is that of the first message only: reading them needs
         positions."""
-        return self.held.batch_size != 1 or self.held.ack_set is not None
+        return self.position_range.batch_size != 1 or self.position_range.ack_set is not None
 
     @property
     def messages(self) -> int:
         """The number of unacknowledged messages."""
-        return self.held._replace(last=self.held.first).messages * self.entries
+        return self.position_range._replace(last=self.position_range.first).messages * self.entries
 
 
 class DueRange(NamedTuple):
-    """Entries at *positions*, in the order in which they came due; *held* has their other properties."""
+    """Entries at *positions*, in the order in which they came due; *position_range* has their other properties."""
 
-    held: PositionRange
+    position_range: PositionRange
     positions: np.ndarray
 
 
@@ -61,7 +61,7 @@ def exact(
     topic: Topic,
     ledgers: LedgerIndex,
     ranges: Iterable[PositionRange | LaneRange | DueRange],
-    is_asked: Callable[[LaneRange], bool] = lambda held: True,
+    is_asked: Callable[[LaneRange], bool] = lambda range_: True,
 ) -> tuple[PositionRange | LaneRange, ...]:
     """Convert due ranges, and the lane ranges that *is_asked* selects, to ranges of positions.
 
@@ -73,14 +73,14 @@ def exact(
             found += _exact(topic, ledgers, each)
         elif isinstance(each, DueRange):
             stretches = ranges_of(np.sort(each.positions))
-            found += [each.held._replace(first=first, last=last) for first, last in stretches]
+            found += [each.position_range._replace(first=first, last=last) for first, last in stretches]
         else:
             found.append(each)
     return tuple(found)
 
 
 def _exact(topic: Topic, ledgers: LedgerIndex, sent: LaneRange) -> list[PositionRange]:
-    held = sent.held
-    place, span = (topic.topic_id, held.partition), (held.first, held.last)
+    range_ = sent.position_range
+    place, span = (topic.topic_id, range_.partition), (range_.first, range_.last)
     positions = sent_by_lane(ledgers, topic.path, place, span, sent.hashes, sent.entries)
-    return [held._replace(first=first, last=last) for first, last in ranges_of(positions)]
+    return [range_._replace(first=first, last=last) for first, last in ranges_of(positions)]

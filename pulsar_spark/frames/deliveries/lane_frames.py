@@ -36,8 +36,8 @@ order of hash."""
 def by_lane(ranges: Sequence[LaneRange]) -> dict[LaneHashes, list[LaneRange]]:
     """Group ranges by lane."""
     found: dict[LaneHashes, list[LaneRange]] = {}
-    for held in ranges:
-        found.setdefault(held.hashes, []).append(held)
+    for range_ in ranges:
+        found.setdefault(range_.hashes, []).append(range_)
     return found
 
 
@@ -52,7 +52,9 @@ def read_lane(
 ) -> DataFrame:
     """The messages in ranges of one lane, with the columns of :func:`read_pieces`; the hash, if requested, is in every
     row."""
-    runs = [run for held in ranges for run in ledgers.runs(topic.topic_id, held.partition, held.first, held.last)]
+    runs = [
+        run for range_ in ranges for run in ledgers.runs(topic.topic_id, range_.partition, range_.first, range_.last)
+    ]
     wanted = list(DELIVERED if columns is None else columns)
     with_chunks = not any(run.may_have_chunks for run in runs)
     is_looked_at = HASH in wanted or not lane.is_everything
@@ -61,11 +63,11 @@ def read_lane(
     is_mine = None if lane.is_everything else is_of_lane(F.col(HASH).bitwiseAND(F.lit(MAX_HASH)), lane)
     where = is_mine if keys is None else None
 
-    def read(held: Sequence[PositionRange]) -> DataFrame:
+    def read(ranges: Sequence[PositionRange]) -> DataFrame:
         return read_pieces(
             spark,
             topic,
-            find_pieces(ledgers, topic, held),
+            find_pieces(ledgers, topic, ranges),
             needed,
             with_payload,
             without=ledgers.foreign_files(topic.topic_id),
@@ -73,10 +75,10 @@ def read_lane(
             where=where,
         )
 
-    held = [each.held for each in ranges]
-    messages = read_published(spark, topic, ledgers, held, needed, with_payload, with_chunks=with_chunks, where=where)
+    spans = [each.position_range for each in ranges]
+    messages = read_published(spark, topic, ledgers, spans, needed, with_payload, with_chunks=with_chunks, where=where)
     if messages is None:
-        parts = [held] if lane.is_everything else _parts(topic, ledgers, lane, held)
+        parts = [spans] if lane.is_everything else _parts(topic, ledgers, lane, spans)
         messages = reduce(DataFrame.unionByName, map(read, parts))
     if keys is not None:
         messages = with_hash(messages, keys)
@@ -90,9 +92,9 @@ def _parts(
     """Split *ranges* into separate reads: the lane's stretches of some files in order of hash, and everything else."""
     whole: list[PositionRange] = []
     by_file: dict[str, list[PositionRange]] = {}
-    for held in ranges:
-        for run in ledgers.runs(topic.topic_id, held.partition, held.first, held.last):
-            of_run = held._replace(first=run.first_position, last=run.last_position)
+    for range_ in ranges:
+        for run in ledgers.runs(topic.topic_id, range_.partition, range_.first, range_.last):
+            of_run = range_._replace(first=run.first_position, last=run.last_position)
             is_known = run.path in by_file or len(by_file) < _MOST_PARTS
             if is_known and is_by_hash(topic.path, run):
                 mine = np.flatnonzero(lane.holds(read_hashes(topic.path, [run])))
@@ -102,7 +104,7 @@ def _parts(
     return [part for part in (whole, *by_file.values()) if part] or [whole]
 
 
-def _stretches(held: PositionRange, mine: np.ndarray) -> list[PositionRange]:
+def _stretches(range_: PositionRange, mine: np.ndarray) -> list[PositionRange]:
     """The stretches of a range with the positions *mine*, which ascend; the widest gaps are left out."""
     if not len(mine):
         return []
@@ -110,4 +112,4 @@ def _stretches(held: PositionRange, mine: np.ndarray) -> list[PositionRange]:
     widest = np.argsort(-gaps, kind="stable")[: MAX_BOUNDS - 1]
     cuts = np.sort(widest[gaps[widest] > LEAST_GAP]) + 1
     firsts, lasts = mine[np.append(0, cuts)], mine[np.append(cuts, len(mine)) - 1]
-    return [held._replace(first=first, last=last) for first, last in zip(firsts.tolist(), lasts.tolist())]
+    return [range_._replace(first=first, last=last) for first, last in zip(firsts.tolist(), lasts.tolist())]

@@ -70,7 +70,7 @@ def read_published(
 ) -> DataFrame | None:
     """The messages of *ranges* as storage.entries.slices.read_pieces gives them; None if only that can read them."""
     ranges = list(ranges)
-    if len({(held.redelivery_count, held.ack_set) for held in ranges}) != 1 or ranges[0].ack_set is not None:
+    if len({(range_.redelivery_count, range_.ack_set) for range_ in ranges}) != 1 or ranges[0].ack_set is not None:
         return None
     parts = _parts(topic, ledgers, ranges)
     if parts is None:
@@ -101,8 +101,8 @@ def read_published(
 def _parts(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange]) -> list[_Part] | None:
     """The entries that are meant of each file; None if the files cannot be read directly."""
     parts: list[_Part] = []
-    for partition, held in by_partition(ranges).items():
-        spans = [(each.first, each.last) for each in held]
+    for partition, of_partition in by_partition(ranges).items():
+        spans = [(each.first, each.last) for each in of_partition]
         for run, stretches in ledgers.spans_of(topic.topic_id, partition, spans):
             if len(parts) == MOST_FILES or not is_as_published(topic.path, run):
                 return None

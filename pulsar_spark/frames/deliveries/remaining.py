@@ -61,9 +61,9 @@ def remaining(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, delivery:
 def _not_gone(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | LaneRange]) -> Remaining:
     gone, deleted, messages, lost, error = {}, [], 0, [], None
     changed = _changed_partitions(topic, ledgers, ranges)
-    ranges = exact(topic, ledgers, ranges, lambda held: held.partition in changed)
-    for partition, held in by_partition(each for each in ranges if isinstance(each, PositionRange)).items():
-        spans = ledgers.spans_of(topic.topic_id, partition, [(each.first, each.last) for each in held])
+    ranges = exact(topic, ledgers, ranges, lambda range_: range_.partition in changed)
+    for partition, of_partition in by_partition(each for each in ranges if isinstance(each, PositionRange)).items():
+        spans = ledgers.spans_of(topic.topic_id, partition, [(each.first, each.last) for each in of_partition])
         for run, parts in spans:
             missing = find_missing(topic.path, run, parts)
             if missing is None:
@@ -84,8 +84,8 @@ def _not_gone(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange
 def _changed_partitions(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | LaneRange]) -> set[int]:
     """Partitions with lane ranges where a file has changed, so that rows may be gone."""
     found: set[int] = set()
-    for partition in {held.partition for held in ranges if isinstance(held, LaneRange)}:
-        spans = Positions((held.first, held.last) for held in ranges if held.partition == partition)
+    for partition in {range_.partition for range_ in ranges if isinstance(range_, LaneRange)}:
+        spans = Positions((range_.first, range_.last) for range_ in ranges if range_.partition == partition)
         runs = (run for run, _ in ledgers.spans_of(topic.topic_id, partition, list(spans)))
         if not all(is_as_published(topic.path, run) for run in runs):
             found.add(partition)

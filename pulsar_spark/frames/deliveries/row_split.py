@@ -94,11 +94,11 @@ class _Owners:
         self._owners = np.full(lanes + 1, NOBODY, np.int16)
         self._firsts, self._lasts = np.zeros(lanes + 1, np.int64), np.full(lanes + 1, np.iinfo(np.int64).max)
         self._others: list[tuple[int, int, LaneRange]] = []
-        for owner, lane, held in ranges:
+        for owner, lane, range_ in ranges:
             if self._owners[lane] == NOBODY:
-                self._owners[lane], self._firsts[lane], self._lasts[lane] = owner, held.first, held.last
+                self._owners[lane], self._firsts[lane], self._lasts[lane] = owner, range_.first, range_.last
             else:
-                self._others.append((owner, lane, held))
+                self._others.append((owner, lane, range_))
 
     def of(self, positions: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """The owner of each entry, by position and lane number; :data:`NOBODY` where there is none."""
@@ -106,8 +106,8 @@ class _Owners:
         if positions.min() < self._firsts.max() or positions.max() > self._lasts.min():
             is_outside = (positions < self._firsts[numbers]) | (positions > self._lasts[numbers])
             owners[is_outside] = NOBODY
-        for owner, lane, held in self._others:
-            owners[(numbers == lane) & (positions >= held.first) & (positions <= held.last)] = owner
+        for owner, lane, range_ in self._others:
+            owners[(numbers == lane) & (positions >= range_.first) & (positions <= range_.last)] = owner
         return owners
 
 
@@ -132,13 +132,13 @@ class Splitter:
     def __init__(self, table: AnyPath, ranges: Mapping[str, set[LaneRange]], columns: Sequence[str], folder: AnyPath):
         self._table, self._columns, self._folder = table, columns, folder
         self._consumers = list(ranges)
-        lanes = list({held.hashes: None for each in ranges.values() for held in each})
+        lanes = list({range_.hashes: None for each in ranges.values() for range_ in each})
         self._numbers = lane_numbers(lanes)
         at = {lane: number for number, lane in enumerate(lanes)}
-        dealt = [(owner, at[held.hashes], held) for owner, each in enumerate(ranges.values()) for held in each]
+        dealt = [(owner, at[range_.hashes], range_) for owner, each in enumerate(ranges.values()) for range_ in each]
         self._owners = {
             partition: _Owners([each for each in dealt if each[2].partition == partition], len(lanes))
-            for partition in {held.partition for _, _, held in dealt}
+            for partition in {range_.partition for _, _, range_ in dealt}
         }
 
     def run(self, found: Jobs) -> None:
@@ -159,9 +159,9 @@ class Splitter:
         pieces = (piece for job in jobs for piece in self._pieces(job))
         at_once = max(1, len(self._consumers) * _LEAST_ROWS // _PIECE_ROWS)
         try:
-            while held := list(islice(pieces, at_once)):
+            while batch := list(islice(pieces, at_once)):
                 for owner, consumer in enumerate(self._consumers):
-                    mine = [each.of(owner) for each in held if each.has(owner)]
+                    mine = [each.of(owner) for each in batch if each.has(owner)]
                     if mine and owner not in writers:
                         writers[owner] = pq.ParquetWriter(
                             self._folder / consumer / f"part-{thread}.parquet",
@@ -174,7 +174,7 @@ class Splitter:
                         )
                     if mine:
                         writers[owner].write_table(pa.concat_tables(mine))
-                del held, mine  # free the rows before the next are read
+                del batch, mine  # free the rows before the next are read
         finally:
             for writer in writers.values():
                 writer.close()

@@ -59,4 +59,4 @@ def _remove_left(place: str) -> None:
         _looked_in.add(place)
         for folder in Path(place).glob(f"{PREFIX}*"):
             if not folder.is_symlink() and folder.is_dir() and folder.stat().st_uid == os.getuid():
-                is_let_go(folder / _HELD, lambda held: _remove(held.parent))
+                is_let_go(folder / _HELD, lambda path: _remove(path.parent))

@@ -127,7 +127,7 @@ def read_split(
     if not runs_here(spark) or not store_of(topic.path).is_local:
         return None
     names = [name for name in columns or DELIVERED if (with_payload or name != "payload") and name not in PLACE]
-    counts = {each.held.redelivery_count for each in ranges}
+    counts = {each.position_range.redelivery_count for each in ranges}
     if len(counts) > 1:
         return None
     asked, parts = _Asked(id(spark), tuple(names)), []
@@ -165,11 +165,11 @@ def _split_round(of_round: _Round, topic: Topic, ledgers: LedgerIndex, asked: _A
         known = {consumer_id for consumer_id, spark in _members.items() if spark == asked.spark}
     ranges: dict[str, set[LaneRange]] = {}
     for dealt in list(of_round.dealt.values()):
-        for consumer_id, held in dealt():
+        for consumer_id, range_ in dealt():
             if consumer_id in known:
-                ranges.setdefault(consumer_id, set()).add(held)
-    everything = [held for each in ranges.values() for held in each]
-    if len(ranges) < 2 or sum(held.entries for held in everything) < LEAST_ENTRIES or not _are_plain(everything):
+                ranges.setdefault(consumer_id, set()).add(range_)
+    everything = [range_ for each in ranges.values() for range_ in each]
+    if len(ranges) < 2 or sum(range_.entries for range_ in everything) < LEAST_ENTRIES or not _are_plain(everything):
         return
     with _lock:  # consumers that have not received it yet need their part, too
         of_round.open.update(ranges.keys() & _members.keys())
@@ -191,9 +191,8 @@ def _split_round(of_round: _Round, topic: Topic, ledgers: LedgerIndex, asked: _A
 
 
 def _are_plain(ranges: Sequence[LaneRange]) -> bool:
-    return len({(each.hashes.axis, each.held.redelivery_count, each.is_batch) for each in ranges}) == 1 and not any(
-        each.is_batch for each in ranges
-    )
+    kinds = {(each.hashes.axis, each.position_range.redelivery_count, each.is_batch) for each in ranges}
+    return len(kinds) == 1 and not any(each.is_batch for each in ranges)
 
 
 def _jobs(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[LaneRange]) -> Jobs | None:

@@ -68,7 +68,7 @@ def uncompressed_bytes(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -
 
 def _runs(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> Iterator[Run]:
     ends: dict[int, tuple[int, int]] = {}
-    whole = ((held.partition, held.first, held.last) for held in delivery.ranges)
+    whole = ((range_.partition, range_.first, range_.last) for range_ in delivery.ranges)
     for partition, first, last in (*whole, *delivery.chunked):
         low, high = ends.get(partition, (first, last))
         ends[partition] = min(low, first), max(high, last)
@@ -107,24 +107,24 @@ def readable(delivery: Delivery, unreadable: Unreadable) -> Delivery:
     holes: dict[int, list[tuple[int, int]]] = {}
     for partition, position in unreadable.places:
         holes.setdefault(partition, []).append((position, position))
-    parts = [part for held in delivery.ranges for part in _parts(held, unreadable.places)]
+    parts = [part for range_ in delivery.ranges for part in _parts(range_, unreadable.places)]
     return replace(delivery, ranges=(*without(delivery.ranges, holes), *parts))
 
 
-def _parts(held: PositionRange, places: Places) -> Iterator[PositionRange]:
+def _parts(range_: PositionRange, places: Places) -> Iterator[PositionRange]:
     """The readable messages of partly unreadable batches in a range."""
-    for (partition, position), indexes in places.items() if held.batch_size > 1 else ():
-        if partition == held.partition and held.first <= position <= held.last:
-            left = set(ack_sets.indexes(held.ack_set or ack_sets.full(held.batch_size))) - indexes
+    for (partition, position), indexes in places.items() if range_.batch_size > 1 else ():
+        if partition == range_.partition and range_.first <= position <= range_.last:
+            left = set(ack_sets.indexes(range_.ack_set or ack_sets.full(range_.batch_size))) - indexes
             if left:
-                yield held._replace(first=position, last=position, ack_set=ack_sets.of_indexes(left))
+                yield range_._replace(first=position, last=position, ack_set=ack_sets.of_indexes(left))
 
 
 def answered(answer: Answer, unreadable: Unreadable, handed_over: Delivery) -> Answer:
     """The reply to the broker: the function's *answer* about what was *handed_over*, with discarded messages
     acknowledged, those of partly passed batches together with the rest."""
     acknowledged = [part for each in answer.acknowledged for part in _keeping(each, unreadable.kept)]
-    batches = {(held.partition, held.first) for held in handed_over.ranges if held.first == held.last}
+    batches = {(range_.partition, range_.first) for range_ in handed_over.ranges if range_.first == range_.last}
     for place in unreadable.discarded.keys() - batches:
         kept = unreadable.kept.get(place)
         acknowledged.append(Acknowledged(*place, place[1], None if kept is None else ack_sets.of_indexes(kept)))

@@ -84,7 +84,7 @@ def _chunks(
     topic: Topic, units: Units, spans_of: Callable[[int], SpansOf], columns: Sequence[str], room: Room | None = None
 ) -> Iterator[list[tuple[int, pa.Table]]]:
     """The rows between each message's first and last chunk, by partition, in limited batches."""
-    held: list[tuple[int, pa.Table]] = []
+    batch: list[tuple[int, pa.Table]] = []
     for partition, ends in units.items():
         for spans in _stretches(ends):
             found = (
@@ -92,12 +92,12 @@ def _chunks(
                 for run, each in spans_of(partition)(spans)
                 if run.may_have_chunks
             )
-            held += [(partition, rows) for rows in found if rows.num_rows]
-            if sum(rows.num_rows for _, rows in held) >= _AT_ONCE:
-                yield held
-                held = []
-    if held:
-        yield held
+            batch += [(partition, rows) for rows in found if rows.num_rows]
+            if sum(rows.num_rows for _, rows in batch) >= _AT_ONCE:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
 
 
 def _stretches(ends: Mapping[int, int]) -> Iterator[list[tuple[int, int]]]:

@@ -156,10 +156,10 @@ def _beside(last_chunks: pa.Table, known: pa.Table) -> pa.Table:
 
 
 def _spans(
-    held: Iterable[tuple[Run, list[tuple[int, int]]]], runs: dict[tuple, tuple[int, Run]]
+    run_spans: Iterable[tuple[Run, list[tuple[int, int]]]], runs: dict[tuple, tuple[int, Run]]
 ) -> list[dict[str, int]]:
     found = []
-    for run, spans in held:
+    for run, spans in run_spans:
         number, _ = runs.setdefault((run.path, run.publish_id, run.first_position), (len(runs), run))
         found += [{"run": number, "first": first, "last": last} for first, last in spans]
     return found
@@ -178,16 +178,16 @@ def _function(table: AnyPath, runs: Sequence[Run]) -> Callable[..., Column]:
 def _in_halves(piece: pa.StructArray) -> pa.StructArray:
     """*piece* with a single payload cut into two halves without a copy; otherwise the second half is empty."""
     payloads, errors = piece.flatten()
-    halves, (*_, held) = [payloads, pa.array([""] * len(payloads))], payloads.buffers()
-    if len(payloads) == 1 and not payloads.null_count and held is not None:
-        cut = held.size // 2
-        halves = [_text(held.slice(begin, end - begin)) for begin, end in ((0, cut), (cut, held.size))]
+    halves, (*_, content) = [payloads, pa.array([""] * len(payloads))], payloads.buffers()
+    if len(payloads) == 1 and not payloads.null_count and content is not None:
+        cut = content.size // 2
+        halves = [_text(content.slice(begin, end - begin)) for begin, end in ((0, cut), (cut, content.size))]
     return pa.StructArray.from_arrays([*halves, errors], names=[*_HALVES, PAYLOAD_ERROR])
 
 
-def _text(held: pa.Buffer) -> pa.StringArray:
-    ends = pa.py_buffer(np.array([0, held.size], np.int32))
-    return pa.Array.from_buffers(pa.string(), 1, [None, ends, held])
+def _text(content: pa.Buffer) -> pa.StringArray:
+    ends = pa.py_buffer(np.array([0, content.size], np.int32))
+    return pa.Array.from_buffers(pa.string(), 1, [None, ends, content])
 
 
 def _payloads(
@@ -202,10 +202,12 @@ def _payloads(
         if (size or 0) > MOST_BYTES:
             yield None, f"{UnreadableMessage.__name__}: {TOO_LARGE % size}"
             continue
-        held = [(runs[each["run"]], [(each["first"], each["last"])]) for each in spans]
+        run_spans = [(runs[each["run"]], [(each["first"], each["last"])]) for each in spans]
         positions = expanded(*(np.array([each[name] for each in spans]) for name in ("first", "last")))
         try:
-            payload = ChunkedMessages(table, entries, lambda _, held=held: held).joined(positions, MOST_BYTES, memory)
+            payload = ChunkedMessages(table, entries, lambda _, run_spans=run_spans: run_spans).joined(
+                positions, MOST_BYTES, memory
+            )
         except (UnreadableMessage, MessagesLost) as failed:
             yield None, f"{type(failed).__name__}: {failed}"
             continue

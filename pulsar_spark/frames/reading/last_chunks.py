@@ -41,15 +41,15 @@ def read_last_chunks(
     own = [name for name in wanted[:-4] if name not in ("payload", *_PLACE)]
     if sum(map(len, lasts.values())) > MOST_ROWS or not {*own} <= {*MESSAGES.schema.names}:
         return None
-    held = [
+    run_spans = [
         (partition, run, spans)
         for partition, positions in lasts.items()
         for run, spans in (spans_of(partition)(ranges_of(positions)) if len(positions) else ())
     ]
-    if len(held) > MOST_RUNS:
+    if len(run_spans) > MOST_RUNS:
         return None
     found = [pa.table({name: pa.array([], kind) for name, kind in message_types(wanted).items()})]
-    for partition, run, spans in held:
+    for partition, run, spans in run_spans:
         rows = rows_of_chunks(topic.path, run, spans, own)
         counts = [redelivery_counts.get((partition, position), 0) for position in rows["position"].to_pylist()]
         said = {"partition": partition, "publish_id": run.publish_id, "ledger_id": run.ledger_id}

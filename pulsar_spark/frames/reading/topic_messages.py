@@ -113,16 +113,16 @@ def messages_at(
         if partitions is not None and partition not in partitions:
             continue
         end, groups, units = ledgers.end_position, ChunkGroups(topic.path, ledgers), {}
-        for held in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
-            if held.partition == partition and held.first < end:
-                runs = list(ledgers.parts(held.first, min(held.last, end - 1)))
+        for range_ in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
+            if range_.partition == partition and range_.first < end:
+                runs = list(ledgers.parts(range_.first, min(range_.last, end - 1)))
                 has_encoded |= any(run.has_encoded for run in runs)
                 has_chunks |= any(run.may_have_chunks for run in runs)
                 for run in runs:
                     there = lost.without(partition, run) if run.may_have_chunks else [run]
-                    small += pieces_of(held, (part for part in there if not _is_all_chunks(groups, part)))
+                    small += pieces_of(range_, (part for part in there if not _is_all_chunks(groups, part)))
                     units |= (found := _units(groups, run))
-                    ends += pieces_of(held, [run] if found else ())
+                    ends += pieces_of(range_, [run] if found else ())
         if units:
             all_units[partition] = units
     found = []

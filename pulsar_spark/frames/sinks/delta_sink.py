@@ -107,8 +107,8 @@ class DeltaSink:
     def _written_before(self, delivery: Delivery) -> dict[int, list[tuple[int, int]]]:
         self._history.read_up_to(delivery.round)
         written: dict[int, list[tuple[int, int]]] = {}
-        for partition, held in by_partition(delivery.ranges).items():
-            spans = [(each.first, each.last) for each in held]
+        for partition, of_partition in by_partition(delivery.ranges).items():
+            spans = [(each.first, each.last) for each in of_partition]
             sent = self._history.overlapping(partition, spans, delivery)
             versions = {consumer_id: self._fence(consumer_id) for consumer_id in dict.fromkeys(sent.consumer_ids)}
             is_written = sent.rounds <= np.array([versions[each] for each in sent.consumer_ids], np.int64)

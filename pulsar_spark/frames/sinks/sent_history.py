@@ -98,7 +98,7 @@ class History:
 
     def exact(self, delivery: Delivery) -> Delivery:
         """The delivery with positions instead of lane ranges."""
-        if all(isinstance(held, PositionRange) for held in delivery.ranges):
+        if all(isinstance(range_, PositionRange) for range_ in delivery.ranges):
             return delivery
         topic = read_topic(self._layout, delivery.topic)
         return replace(delivery, ranges=exact(topic, LedgerIndex(self._layout), delivery.ranges))

@@ -89,7 +89,7 @@ def spliced(ranges: Sequence[Range], numbers: Sequence[int], new: Iterable[Range
     neighbours that adjoin.
 
     >>> ranges = [Range(position, position, "pending") for position in (1, 3, 5)]
-    >>> [(held.first, held.last) for held in spliced(ranges, [0, 1], [Range(0, 1, "dead"), Range(4, 4, "pending")])]
+    >>> [(each.first, each.last) for each in spliced(ranges, [0, 1], [Range(0, 1, "dead"), Range(4, 4, "pending")])]
     [(0, 1), (4, 5)]
     """
     new, stays = list(new), bytearray(b"\1") * len(ranges)
@@ -99,11 +99,11 @@ def spliced(ranges: Sequence[Range], numbers: Sequence[int], new: Iterable[Range
     fresh = set(map(itemgetter(0), new))
     joined = [
         at
-        for at, (before, held) in enumerate(pairwise(found), 1)
-        if before[1] + 1 == held[0]
-        and before[2] == held[2]  # differs for nearly all neighbours
-        and before[2:] == held[2:]
-        and (held[0] in fresh or before[0] in fresh)
+        for at, (before, range_) in enumerate(pairwise(found), 1)
+        if before[1] + 1 == range_[0]
+        and before[2] == range_[2]  # differs for nearly all neighbours
+        and before[2:] == range_[2:]
+        and (range_[0] in fresh or before[0] in fresh)
     ]
     stays = bytearray(b"\1") * len(found)
     for at in reversed(joined):
@@ -120,10 +120,10 @@ def take_acknowledged(mark_delete: int, ranges: Sequence[Range]) -> tuple[int, i
     (7, 1)
     """
     passed = 0
-    for held in ranges:
-        if held.status != ACKNOWLEDGED or held.first > mark_delete + 1:
+    for range_ in ranges:
+        if range_.status != ACKNOWLEDGED or range_.first > mark_delete + 1:
             break
-        mark_delete, passed = max(mark_delete, held.last), passed + 1
+        mark_delete, passed = max(mark_delete, range_.last), passed + 1
     return mark_delete, passed
 
 
@@ -137,14 +137,14 @@ def unacknowledged(
     [(1, 1, None), (4, 4, None), (5, 5, (2,)), (6, 8, None)]
     """
     at = mark_delete + 1
-    for held in ranges:
-        if held.status != ACKNOWLEDGED and held.ack_set is None:
+    for range_ in ranges:
+        if range_.status != ACKNOWLEDGED and range_.ack_set is None:
             continue
-        if at < held.first:
-            yield at, held.first - 1, None
-        if held.status != ACKNOWLEDGED:
-            yield held.first, held.last, held.ack_set
-        at = held.last + 1
+        if at < range_.first:
+            yield at, range_.first - 1, None
+        if range_.status != ACKNOWLEDGED:
+            yield range_.first, range_.last, range_.ack_set
+        at = range_.last + 1
     if at < end:
         yield at, end - 1, None
 

@@ -72,7 +72,7 @@ class PackedRanges(Sequence[Range]):
 
         >>> ranges = joined([[Range(position, position, "pending") for position in (1, 3, 5)]])
         >>> found = ranges.spliced([0, 1], [Range(0, 1, "dead"), Range(4, 4, "pending")])
-        >>> [(held.first, held.last) for held in found]
+        >>> [(range_.first, range_.last) for range_ in found]
         [(0, 1), (4, 5)]
         """
         stays = np.ones(len(self), bool)
@@ -141,7 +141,7 @@ def joined(parts: Sequence[Sequence[Range]]) -> PackedRanges:
         if not is_packed:
             ranges = list(chain.from_iterable(alike))
             ends.append(ends_of(ranges))
-            which.append(np.array([numbers[held[2:]] for held in ranges], np.int64))
+            which.append(np.array([numbers[range_[2:]] for range_ in ranges], np.int64))
             continue
         for part in alike:
             if id(part.tails) not in of_tails:

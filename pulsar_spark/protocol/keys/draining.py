@@ -20,7 +20,7 @@ class Waits(Protocol):
     @property
     def depends_on_hashes(self) -> bool: ...
 
-    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    def are_waiting(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
         """A flag for each entry; *owners* are numbers of consumers."""
 
 
@@ -29,7 +29,7 @@ class NothingWaits:
 
     depends_on_hashes = False
 
-    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    def are_waiting(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
         return np.zeros(len(positions), bool)
 
 
@@ -47,7 +47,7 @@ class DrainingHashes:
     """Entries that wait because of entries that are *out*.
 
     >>> out = Out(np.array([7, 8]), np.array([3, 5]), np.array([True, False]))
-    >>> DrainingHashes(out).held(np.array([4, 4, 6]), np.array([7, 8, 8]), np.zeros(3)).tolist()
+    >>> DrainingHashes(out).are_waiting(np.array([4, 4, 6]), np.array([7, 8, 8]), np.zeros(3)).tolist()
     [True, False, True]
     """
 
@@ -59,14 +59,14 @@ class DrainingHashes:
         self._positions = out.positions[back][in_order][first]
         self.depends_on_hashes = len(out.hashes) > 0
 
-    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    def are_waiting(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
         if not self.depends_on_hashes:
             return np.zeros(len(positions), bool)
-        held = _is_in(self.draining, hashes)
+        is_waiting = _is_in(self.draining, hashes)
         if len(self._hashes):
             at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-            held |= (self._hashes[at] == hashes) & (self._positions[at] < positions)
-        return held
+            is_waiting |= (self._hashes[at] == hashes) & (self._positions[at] < positions)
+        return is_waiting
 
 
 def _is_in(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -88,7 +88,7 @@ class RecentlyJoined:
         self._newcomers = np.array(sorted(limits), np.int64)
         self._limit = next(iter(limits.values()), 0)
 
-    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    def are_waiting(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
         return np.isin(owners, self._newcomers) & (positions >= self._limit)
 
 

@@ -94,9 +94,9 @@ def stretches(ranges: Iterable[OwnedRange], axis: Axis, nobody: object = None) -
     for owned in sorted(ranges, key=lambda owned: owned.sharers):
         for index in range(bisect_left(starts, owned.start), bisect_left(starts, owned.end + 1)):
             holders[index].append(owned)
-    for start, until, held in zip(starts, [*starts[1:], axis.last + 1], holders, strict=True):
-        shares = [nobody] * lcm(*(owned.sharers for owned in held))
-        for owned in held:  # ranges with more sharers replace those with fewer
+    for start, until, owned_ranges in zip(starts, [*starts[1:], axis.last + 1], holders, strict=True):
+        shares = [nobody] * lcm(*(owned.sharers for owned in owned_ranges))
+        for owned in owned_ranges:  # ranges with more sharers replace those with fewer
             shares[owned.share :: owned.sharers] = [owned.consumer_id] * (len(shares) // owned.sharers)
         yield Stretch(start, until - 1, tuple(shares))
 
@@ -149,9 +149,11 @@ class Owners:
         self.consumers = list(dict.fromkeys(owned.consumer_id for owned in ranges))
         """Ids, by number."""
         self._numbers = {consumer_id: number for number, consumer_id in enumerate(self.consumers)}
-        numbered = [held._replace(shares=tuple(map(self.number, held.shares))) for held in stretches(ranges, axis)]
+        numbered = [
+            stretch._replace(shares=tuple(map(self.number, stretch.shares))) for stretch in stretches(ranges, axis)
+        ]
         self._table = HashTable(axis, numbered, np.int64)
-        numbers = {number for held in numbered for number in held.shares}
+        numbers = {number for stretch in numbered for number in stretch.shares}
         self.sole = None if len(numbers) > 1 or NOBODY in numbers else numbers.pop()
         """The number of the one that owns every hash, None where there is none."""
 

@@ -34,7 +34,9 @@ def kept_member(row: Mapping) -> KeptMember:
     """The consumer in a *row* of ``cursor_ledger``."""
     properties = dict(row["properties"] or [])
     member = Member(row["consumer_id"], row["consumer_name"], hash_ranges_of(properties.get("hash_ranges") or ""))
-    return KeptMember(member, tuple((held["start"], held["end"]) for held in row["hash_ranges"] or ()), properties)
+    return KeptMember(
+        member, tuple((range_["start"], range_["end"]) for range_ in row["hash_ranges"] or ()), properties
+    )
 
 
 def kept_properties(selector: Selector | None, consumer_id: str) -> dict[str, str]:
@@ -46,7 +48,7 @@ def kept_properties(selector: Selector | None, consumer_id: str) -> dict[str, st
     """
     if not isinstance(selector, ConsistentHashing4):
         return {}
-    index, member = next(held for held in selector.members if held[1].consumer_id == consumer_id)
+    index, member = next(each for each in selector.members if each[1].consumer_id == consumer_id)
     points = points_of_index(member.name, index, selector.points, selector.axis)
     lost = sorted({point for point in points if selector.holder(point) != consumer_id})
     return {NAME_INDEX: str(index), LOST_POINTS: ",".join(map(str, lost))}

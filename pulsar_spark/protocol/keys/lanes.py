@@ -138,12 +138,12 @@ def split(
     >>> from pulsar_spark.protocol.keys.hash_ranges import SLOTS
     >>> owned = hashes_by_owner([OwnedRange(0, 9, "a"), OwnedRange(10, 65535, "b")], SLOTS)
     >>> parts = split([LaneHashes(SLOTS, (HashRange(0, 19),))], owned)
-    >>> [(part, held.start, held.end) for part, lane in parts.items() for held in lane.ranges]
+    >>> [(part, range_.start, range_.end) for part, lane in parts.items() for range_ in lane.ranges]
     [((0, 'a'), 0, 9), ((0, 'b'), 10, 19), ((-1, 'b'), 20, 65535)]
     """
     axis, owners = next(iter(owned.values())).axis, list(owned)
     ours, theirs = (list(_stretches(each, axis)) for each in (lanes, [*owned.values()]))
-    borders = sorted({held.start for held in (*ours, *theirs)})
+    borders = sorted({each.start for each in (*ours, *theirs)})
     found: dict[tuple[int, str | None], list[HashRange]] = {}
     for start, end in zip(borders, [*(border - 1 for border in borders[1:]), axis.last], strict=True):
         lane, owner = (_at(each, start).shares for each in (ours, theirs))
@@ -155,8 +155,8 @@ def split(
     return {part: LaneHashes(axis, tuple(ranges)) for part, ranges in found.items()}
 
 
-def _at(held: Sequence[Stretch], place: int) -> Stretch:
-    return held[bisect_right(held, place, key=lambda stretch: stretch.start) - 1]
+def _at(stretches: Sequence[Stretch], place: int) -> Stretch:
+    return stretches[bisect_right(stretches, place, key=lambda stretch: stretch.start) - 1]
 
 
 def joined(lanes: Sequence[LaneHashes]) -> LaneHashes:
@@ -168,8 +168,8 @@ def joined(lanes: Sequence[LaneHashes]) -> LaneHashes:
     (HashRange(start=0, end=19, modulus=1, remainder=0),)
     """
     found: dict[bool, list[HashRange]] = {}
-    for held in _stretches(lanes, lanes[0].axis):
-        _add(found, held.start, held.end, [number >= 0 for number in held.shares])
+    for stretch in _stretches(lanes, lanes[0].axis):
+        _add(found, stretch.start, stretch.end, [number >= 0 for number in stretch.shares])
     return LaneHashes(lanes[0].axis, tuple(found[True]))
 
 
@@ -188,9 +188,9 @@ def _add(found: dict, start: int, end: int, shares: Sequence) -> None:
 
 def _stretches(lanes: Sequence[LaneHashes], axis: Axis) -> Iterator[Stretch]:
     """The whole axis by the index of the lane, -1 for none."""
-    held = (
+    owned_ranges = (
         OwnedRange(one.start, one.end, number, one.modulus, one.remainder)
         for number, lane in enumerate(lanes)
         for one in lane.ranges
     )
-    return stretches(held, axis, nobody=-1)
+    return stretches(owned_ranges, axis, nobody=-1)

@@ -86,14 +86,14 @@ class AutoSplit:
         return replace(self, borders=(*self.borders[:index], taken, *self.borders[index:]))
 
     def left(self, consumer_id: str) -> Self:
-        kept = [(border, held) for border, held in self.borders if held != consumer_id]
+        kept = [(border, owner) for border, owner in self.borders if owner != consumer_id]
         if kept and len(kept) < len(self.borders) and self.borders[-1][1] == consumer_id:
             kept[-1] = (self.range_size, kept[-1][1])
         return replace(self, borders=tuple(kept))
 
     def owned(self) -> list[OwnedRange]:
         starts = [0, *(border + 1 for border, _ in self.borders)]
-        return [OwnedRange(start, end, held) for start, (end, held) in zip(starts, self.borders, strict=False)]
+        return [OwnedRange(start, end, owner) for start, (end, owner) in zip(starts, self.borders, strict=False)]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class ConsistentHashing:
         return replace(self, members=(*self.members, member))
 
     def left(self, consumer_id: str) -> Self:
-        return replace(self, members=tuple(held for held in self.members if held.consumer_id != consumer_id))
+        return replace(self, members=tuple(each for each in self.members if each.consumer_id != consumer_id))
 
     def owned(self) -> list[OwnedRange]:
         ring: dict[int, list[Member]] = {}
@@ -142,7 +142,7 @@ class ConsistentHashing4:
     axis: Axis = field(default=SLOTS_FROM_ONE, repr=False)
 
     def joined(self, member: Member) -> Self:
-        taken = {index for index, held in self.members if held.name == member.name}
+        taken = {index for index, each in self.members if each.name == member.name}
         index = next(index for index in range(len(taken) + 1) if index not in taken)
         ring = list(self.ring)
         for point in points_of_index(member.name, index, self.points, self.axis):
@@ -154,7 +154,7 @@ class ConsistentHashing4:
     def left(self, consumer_id: str) -> Self:
         return replace(
             self,
-            members=tuple(held for held in self.members if held[1].consumer_id != consumer_id),
+            members=tuple(each for each in self.members if each[1].consumer_id != consumer_id),
             ring=tuple(point for point in self.ring if point[1] != consumer_id),
         )
 
@@ -164,7 +164,7 @@ class ConsistentHashing4:
         return self.ring[at][1] if at < len(self.ring) and self.ring[at][0] == point else None
 
     def owned(self) -> list[OwnedRange]:
-        return joined_ranges(_arcs({point: [held] for point, held in self.ring}, self.axis))
+        return joined_ranges(_arcs({point: [owner] for point, owner in self.ring}, self.axis))
 
 
 @dataclass(frozen=True)
@@ -194,35 +194,37 @@ class Sticky:
         """In order of start, compare each range with the farthest-reaching ones before it: the newcomer's and the
         others'.
         """
-        asked = [(*pair, True, member.label) for pair in member.ranges]
-        held = [(*pair, False, other.label) for other in self.members for pair in other.ranges]
+        new_ranges = [(*pair, True, member.label) for pair in member.ranges]
+        known_ranges = [(*pair, False, other.label) for other in self.members for pair in other.ranges]
         farthest: dict[bool, tuple[int, int, bool, str]] = {}
-        for each in sorted([*asked, *held]):
-            start, end, is_asked, _ = each
-            for was_asked, before in farthest.items():
-                if before[1] >= start and (was_asked != is_asked or (is_asked and self.is_exact)):
-                    own, other = (each, before) if is_asked else (before, each)
+        for each in sorted([*new_ranges, *known_ranges]):
+            start, end, is_new, _ = each
+            for was_new, before in farthest.items():
+                if before[1] >= start and (was_new != is_new or (is_new and self.is_exact)):
+                    own, other = (each, before) if is_new else (before, each)
                     raise ConsumerAssignError(
                         f"consumer {member.label!r}: hash range {own[0]} to {own[1]} overlaps {other[0]} to {other[1]} "
                         f"of consumer {other[3]!r}: give ranges that no other consumer has"
                     )
-            if is_asked not in farthest or farthest[is_asked][1] < end:
-                farthest[is_asked] = each
+            if is_new not in farthest or farthest[is_new][1] < end:
+                farthest[is_new] = each
 
     def left(self, consumer_id: str) -> Self:
-        return replace(self, members=tuple(held for held in self.members if held.consumer_id != consumer_id))
+        return replace(self, members=tuple(member for member in self.members if member.consumer_id != consumer_id))
 
     def owned(self) -> list[OwnedRange]:
         if self.is_exact:
-            return joined_ranges(OwnedRange(*pair, held.consumer_id) for held in self.members for pair in held.ranges)
+            return joined_ranges(
+                OwnedRange(*pair, member.consumer_id) for member in self.members for pair in member.ranges
+            )
         borders = sorted(
-            {(border, held.consumer_id) for held in self.members for pair in held.ranges for border in pair}
+            {(border, member.consumer_id) for member in self.members for pair in member.ranges for border in pair}
         )
-        single = [OwnedRange(border, border, held) for border, held in borders]
+        single = [OwnedRange(border, border, owner) for border, owner in borders]
         between = [
-            OwnedRange(low + 1, high - 1, held)
-            for (low, held), (high, other) in pairwise(borders)
-            if held == other and low + 1 < high
+            OwnedRange(low + 1, high - 1, owner)
+            for (low, owner), (high, other) in pairwise(borders)
+            if owner == other and low + 1 < high
         ]
         return joined_ranges([*single, *between])
 
@@ -254,7 +256,7 @@ def _arcs(ring: dict[int, list[str]], axis: Axis) -> list[OwnedRange]:
     if points[-1] < axis.last:
         arcs.append((points[-1] + 1, axis.last, ring[points[0]]))
     return [
-        OwnedRange(start, end, held, len(holders), share)
+        OwnedRange(start, end, owner, len(holders), share)
         for start, end, holders in arcs
-        for share, held in enumerate(holders)
+        for share, owner in enumerate(holders)
     ]
