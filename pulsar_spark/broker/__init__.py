@@ -27,7 +27,7 @@ blocked (4.4, 4.5). The driver stores the result and computes none of it again. 
 | how long a silent client counts as connected | 2.2 | bundle.Bundle.renew_lease | membership.lease_end |
 | which lease a consumer has after a restart | 2.2 | load_bundle._load_consumers | membership.lease_ms_of |
 | which leases have ended | 2.2 | members.Members.end_leases | membership.ended_leases |
-| where a subscription begins | 3.15 | desk.Desk.new_cursor | cursor.initial_read_position |
+| where a subscription begins | 3.15 | request_handler.RequestHandler.new_cursor | cursor.initial_read_position |
 | what a Key_Shared consumer asks for | 2.4, 2.29 | key_shared.newcomer_of | key_shared.key_shared_meta |
 | which rules a Key_Shared subscription has | 2.4, 0.4, 0.11 | key_shared.newcomer_of | key_shared.rules_for |
 | which rules it has after a restart | 2.4 | key_shared.restore | key_shared.kept_rules |

@@ -27,11 +27,11 @@ from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.requests.drafts import RoundResult
 from pulsar_spark.broker.round.planner import Planner, compile_after_seconds
 from pulsar_spark.broker.round.rounds import Rounds
+from pulsar_spark.broker.service.backoff import Backoff, Waits
+from pulsar_spark.broker.service.lease_keeper import LeaseKeeper, new_broker_id, remove_stale_folders
 from pulsar_spark.broker.service.micro_batches import MAY_PASS, MicroBatches
-from pulsar_spark.broker.service.patience import Patience, Waits
 from pulsar_spark.broker.service.same_process import replace_former
 from pulsar_spark.broker.service.stream import Stream
-from pulsar_spark.broker.service.tenure import Tenure, new_broker_id, remove_what_others_left
 from pulsar_spark.broker.upkeep.housekeeping import Housekeeping
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidConfiguration
@@ -109,12 +109,12 @@ class Broker(Described):
         self.failure: BaseException | None = None
         self._stopping, self._closing = threading.Event(), threading.Lock()
         waits = Waits(self.broker_id)
-        self._tenure = Tenure(self.layout, self.broker_id, self._stopping, waits, self._fail)
+        self._lease_keeper = LeaseKeeper(self.layout, self.broker_id, self._stopping, waits, self._fail)
         self._while_standing_by: Callable[[], None] = lambda: None
         self.is_handed_over = False
         """Did it let go of its bundle because that is split, or was?"""
         self._planner = Planner(spark, self.layout.local_folder() / "inputs" / self.broker_id)
-        self._disk = Patience(self._stopping, waits, "its root cannot be read and written")
+        self._disk = Backoff(self._stopping, waits, "its root cannot be read and written")
         self._batches = MicroBatches(
             spark,
             self.layout,
@@ -159,7 +159,7 @@ class Broker(Described):
     def go_on_with(self, lease: BundleLease) -> None:
         """Before :meth:`start`: take the bundle by this *lease*, which has the same broker id and watched the holder.
         In an object store, nothing else shows that the holder is gone."""
-        self._tenure.go_on_with(lease)
+        self._lease_keeper.go_on_with(lease)
 
     def hand_over_when_asked(self) -> None:
         """Before :meth:`start`: hand the bundle over for a split, and do not stand by after one. The broker then stops
@@ -171,7 +171,7 @@ class Broker(Described):
                 if bundles_of(self.layout) != bundles:
                     self._hand_over()
 
-        self._tenure.hand_over_by(self._hand_over)
+        self._lease_keeper.hand_over_by(self._hand_over)
         self._while_standing_by = end_if_split
 
     def _hand_over(self) -> None:
@@ -194,9 +194,9 @@ class Broker(Described):
             is_ready = self._patiently(lambda: prepare_root(self.layout))
             begin_starting(self.layout)
             is_ready = is_ready and self._patiently(self._planner.warm_up)
-            if is_ready and self._tenure.begin(standby_seconds, self._stand_by):
+            if is_ready and self._lease_keeper.begin(standby_seconds, self._stand_by):
                 begin_starting(self.layout)
-                remove_what_others_left(self.layout, self.broker_id)
+                remove_stale_folders(self.layout, self.broker_id)
                 if self._patiently(self._take_over) and self._patiently(self._stream.start):
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
                     self._planner.compile_soon(compile_after_seconds())
@@ -276,7 +276,7 @@ class Broker(Described):
             for background in (self._delays, self._housekeeping, self._compaction):
                 if background is not None:
                     background.close()
-            self._tenure.end()
+            self._lease_keeper.end()
             self._batches.end()
             left_root(self.layout)
 
@@ -290,7 +290,7 @@ class Broker(Described):
             try:
                 step()
             except MAY_PASS as fault:
-                self._disk.bear(fault)
+                self._disk.wait_for_disk(fault)
             else:
                 self._disk.end()
                 return True

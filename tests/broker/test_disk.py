@@ -8,7 +8,7 @@ import pytest
 
 from pulsar_spark.broker.delays import delay_head, delay_upkeep
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.broker.service import patience
+from pulsar_spark.broker.service import backoff
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.redelivery.letters import dead_letter_topic
 from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
@@ -36,7 +36,7 @@ EVERY = int(os.environ.get("PULSAR_SPARK_FAULTS_EVERY", "5"))
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
-    monkeypatch.setattr(patience, "PAUSES", MultiplierRedeliveryBackoff(min_delay_ms=2, max_delay_ms=10))
+    monkeypatch.setattr(backoff, "PAUSES", MultiplierRedeliveryBackoff(min_delay_ms=2, max_delay_ms=10))
 
 
 def publish(layout: Layout, number: int, entries: int, **columns) -> None:
@@ -137,7 +137,7 @@ def test_each_write_may_fail_for_a_while(tmp_path, caplog, undisturbed, write):
     ):
         assert play(tmp_path / "root") == undisturbed
     assert disk.raised == min(3, max(0, disk.writes - write + 1))
-    said = [record.getMessage() for record in caplog.records if record.name.endswith("patience")]
+    said = [record.getMessage() for record in caplog.records if record.name.endswith("backoff")]
     waits, goes_on = [line for line in said if "waits" in line], [line for line in said if "goes on after" in line]
     assert len(waits) == len(goes_on) and (not disk.raised or 1 <= len(waits) <= 3)
 
@@ -150,7 +150,7 @@ def test_one_line_when_it_begins_and_one_when_it_is_over(root, caplog):
             last = ask(layout, ON.subscribe("A"))
             eventually(lambda: consumed(layout) >= last)
         assert disk.raised == 40
-    said = [record for record in caplog.records if record.name.endswith("patience")]
+    said = [record for record in caplog.records if record.name.endswith("backoff")]
     assert [record.levelname for record in said] == ["ERROR", "WARNING"]
     assert (
         "waits" in said[0].message
@@ -197,13 +197,13 @@ def test_a_broker_that_waits_stops_when_it_is_told(root):
 
 
 def test_a_failing_disk_does_not_end_the_thread_of_the_lease(root, monkeypatch, caplog):
-    from pulsar_spark.broker.service import tenure
+    from pulsar_spark.broker.service import lease_keeper
 
-    monkeypatch.setattr(tenure, "LEASE_SECONDS", 0.04)
+    monkeypatch.setattr(lease_keeper, "LEASE_SECONDS", 0.04)
     with caplog.at_level(logging.INFO, "pulsar_spark.broker"), PlainBroker(root):
         with faults(READ_ONLY, first=1, count=5, threads={"lease"}) as disk:
             eventually(lambda: disk.raised == 5 and disk.writes > 8)
-    said = [record.getMessage() for record in caplog.records if record.name.endswith("patience")]
+    said = [record.getMessage() for record in caplog.records if record.name.endswith("backoff")]
     assert len(said) == 2 and "its lease cannot be renewed" in said[0] and "goes on" in said[1]
 
 
@@ -229,13 +229,13 @@ def test_another_failure_ends_the_broker_and_is_told(root, monkeypatch):
     ask(Layout(root), ON.subscribe("A"))
     with pytest.raises(ZeroDivisionError):
         broker.wait(60)
-    assert not broker._tenure._lease.holder()
+    assert not broker._lease_keeper._lease.holder()
 
 
 def test_the_end_of_a_with_statement_gives_the_lease_back(root):
     with PlainBroker(root) as broker:
-        assert broker._tenure._lease.holder().broker_id == broker.broker_id
-    assert broker._tenure._lease.holder() is None
+        assert broker._lease_keeper._lease.holder().broker_id == broker.broker_id
+    assert broker._lease_keeper._lease.holder() is None
     with PlainBroker(root):
         pass
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from pulsar_spark.broker.service.tenure import STALE_SECONDS, remove_what_others_left
+from pulsar_spark.broker.service.lease_keeper import STALE_SECONDS, remove_stale_folders
 from pulsar_spark.storage.processes import lease as lease_module
 from pulsar_spark.storage.processes import lease_file
 from pulsar_spark.storage.processes.lease import BundleLease
@@ -127,5 +127,5 @@ def test_what_a_broker_has_just_written_stays_beside_one_that_begins(layout):
         if broker_id != "starting":
             for path in (file, file.parent, file.parent.parent):
                 os.utime(path, (old, old))
-    remove_what_others_left(layout, "mine")
+    remove_stale_folders(layout, "mine")
     assert sorted(os.listdir(inputs)) == ["mine", "starting"]

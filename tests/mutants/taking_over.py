@@ -38,10 +38,10 @@ MUTANTS = (
     Mutant(
         "taken-over-not-noticed",
         "a broker whose lease another has taken goes on",
-        "broker/service/tenure.py",
+        "broker/service/lease_keeper.py",
         "            if not is_ours:\n",
         "            if False:\n",
-        "tests/broker/test_tenure.py::test_an_idle_broker_ends_when_another_has_its_lease",
+        "tests/broker/test_lease_keeper.py::test_an_idle_broker_ends_when_another_has_its_lease",
     ),
     Mutant(
         "lease-never-ends",

@@ -12,7 +12,7 @@ OF_THIS_MACHINE = {
     "broker/round/planner",
     "broker/service/source",
     "broker/service/stream",
-    "broker/service/tenure",
+    "broker/service/lease_keeper",
     "cli/messages/messages",
     "cli/operations/processes",
     "cli/administration/schemas",

@@ -27,8 +27,8 @@ from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.requests import SENT_ON
 from pulsar_spark.broker.round.facts import removed_consumer_row
 from pulsar_spark.broker.round.rounds import Rounds
-from pulsar_spark.broker.service.patience import Waits
-from pulsar_spark.broker.service.tenure import Tenure, new_broker_id
+from pulsar_spark.broker.service.backoff import Waits
+from pulsar_spark.broker.service.lease_keeper import LeaseKeeper, new_broker_id
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.delays.durations import shown_seconds
 from pulsar_spark.protocol.topics.bundles import BundleRange
@@ -58,18 +58,18 @@ def split_bundle(
     bundles_of(layout).range_of(layout.bundle).split(at)  # refuse before the broker is disturbed
     stopping = threading.Event()
     broker_id = new_broker_id("split-")
-    tenure = Tenure(layout, broker_id, stopping, Waits(broker_id), lambda fenced: stopping.set())
+    lease_keeper = LeaseKeeper(layout, broker_id, stopping, Waits(broker_id), lambda fenced: stopping.set())
     lease = BundleLease(layout, broker_id)
-    tenure.go_on_with(lease)
+    lease_keeper.go_on_with(lease)
     if (holder := lease.sure_holder()) is not None:
         _have_it_given(layout, lease, holder)
-    if not tenure.begin(standby_seconds=0):
+    if not lease_keeper.begin(standby_seconds=0):
         raise _refused(layout, lease.holder(), "took it meanwhile")
     try:
         return _split(layout, at, broker_id, now)
     finally:
         stopping.set()
-        tenure.end()
+        lease_keeper.end()
 
 
 def _have_it_given(layout: Layout, lease: BundleLease, holder: Holder) -> None:

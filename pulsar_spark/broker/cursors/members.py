@@ -10,9 +10,9 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.due_moves import stop_waiting, wait_again
 from pulsar_spark.broker.gathering.unread_slices import honours_delays
 from pulsar_spark.broker.key_shared.key_shared import Newcomer, let_go, newcomer_of, refusal_of, take_in
-from pulsar_spark.broker.requests.desk import Desk, number_of
 from pulsar_spark.broker.requests.drafts import CursorDraft, Removed
 from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.broker.requests.request_handler import RequestHandler, number_of
 from pulsar_spark.broker.round.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
 from pulsar_spark.errors import ConsumerBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
@@ -43,7 +43,7 @@ DEAD_LETTER_POLICY = ("max_redeliver_count", "dead_letter_topic", "initial_subsc
 MOST_HOLDERS = 3
 
 
-class Members(Desk):
+class Members(RequestHandler):
     """Requests about consumers."""
 
     def subscribe(self, request: Request) -> str:

@@ -1,14 +1,14 @@
 """Requests to retry or drop waiting letters, named by topic and subscription (null = all), or one by ``properties``:
 letter = "round-number". The reply is the number of messages. A dropped letter is lost."""
 
-from pulsar_spark.broker.requests.desk import Desk
 from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.broker.requests.request_handler import RequestHandler
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
 from pulsar_spark.protocol.redelivery.letters import letters_in
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import WaitingKey
 
 
-class WaitingLetterRequests(Desk):
+class WaitingLetterRequests(RequestHandler):
     """Retry and drop."""
 
     def retry(self, request: Request) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.rescheduling import reschedule, waiting
 from pulsar_spark.broker.requests.admission import MOST_DELAY_MS
-from pulsar_spark.broker.requests.desk import Desk, number_of
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return
 from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.broker.requests.request_handler import RequestHandler, number_of
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND, IS_UNSEEN, SINCE_ROUND, UNSEEN
@@ -22,7 +22,7 @@ NOTED = ("ack", "negative_ack")
 """Kinds of requests of which there may be one for each of many messages."""
 
 
-class Acknowledgements(Desk):
+class Acknowledgements(RequestHandler):
     """Requests about entries."""
 
     def ack(self, request: Request) -> str | None:

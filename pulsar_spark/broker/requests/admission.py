@@ -6,8 +6,8 @@ Anyone who can write to the table can write any row, so names, ids and numbers a
 
 from functools import lru_cache
 
-from pulsar_spark.broker.requests.desk import number_of
 from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.broker.requests.request_handler import number_of
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, Timeout, shown
 from pulsar_spark.protocol.delays.instants import from_micros
 from pulsar_spark.protocol.request_properties import MOST

@@ -8,8 +8,8 @@ from heapq import merge
 
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.chunks.chunk_walk import release_until
-from pulsar_spark.broker.requests.desk import Desk, number_of
 from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.broker.requests.request_handler import RequestHandler, number_of
 from pulsar_spark.broker.round.facts import reset_row
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.protocol.acknowledgement.cursor import seek_position, skip_unacked
@@ -21,7 +21,7 @@ LONGEST_SECONDS = 10**9
 """Thirty years; no messages are older."""
 
 
-class Moves(Desk):
+class Moves(RequestHandler):
     """Requests that move a cursor."""
 
     def seek(self, request: Request) -> str:

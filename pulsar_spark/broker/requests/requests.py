@@ -14,10 +14,10 @@ from pulsar_spark.broker.letters.letter_requests import LetterRequests
 from pulsar_spark.broker.letters.waiting_letter_requests import WaitingLetterRequests
 from pulsar_spark.broker.requests.acknowledgements import NOTED
 from pulsar_spark.broker.requests.admission import admitted
-from pulsar_spark.broker.requests.desk import Desk
 from pulsar_spark.broker.requests.drafts import RoundDraft
 from pulsar_spark.broker.requests.moves import Moves
 from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.broker.requests.request_handler import RequestHandler
 from pulsar_spark.broker.requests.set_aside import SetAsideRequests
 from pulsar_spark.broker.round.isolation import isolated, of_request
 from pulsar_spark.errors import (
@@ -76,7 +76,7 @@ MANY = 100
 """Consecutive similar requests from which they are noted together, which is quicker."""
 
 
-class Intake(Desk):
+class Intake(RequestHandler):
     """Executes requests on a bundle and a draft; *broken* is set aside."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside]):

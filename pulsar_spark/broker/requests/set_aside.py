@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Mapping
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.requests.desk import Desk
 from pulsar_spark.broker.requests.drafts import RoundDraft
 from pulsar_spark.broker.requests.reading import read_again
 from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.broker.requests.request_handler import RequestHandler
 from pulsar_spark.broker.round.facts import set_aside_row
 from pulsar_spark.broker.round.isolation import of_request
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, UnknownError, shown
@@ -45,7 +45,7 @@ def is_entry(request: Request, entries: dict[str, SetAside]) -> bool:
     return bool(entries) and of_request(request).set_aside(UnknownError(), 0).id in entries
 
 
-class SetAsideRequests(Desk):
+class SetAsideRequests(RequestHandler):
     """*broken* are entries that failed in this round; *take* executes a request."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, broken: dict[str, SetAside], take: Callable[[Request], None]):

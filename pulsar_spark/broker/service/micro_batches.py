@@ -16,7 +16,7 @@ from pulsar_spark.broker.requests.drafts import RoundResult
 from pulsar_spark.broker.requests.reading import read_asked
 from pulsar_spark.broker.round.isolation import is_spark_gone
 from pulsar_spark.broker.round.rounds import Rounds
-from pulsar_spark.broker.service.patience import Patience, Waits
+from pulsar_spark.broker.service.backoff import Backoff, Waits
 from pulsar_spark.broker.service.source import Moved, News
 from pulsar_spark.errors import DelayIndexNotReady, PulsarSparkError
 from pulsar_spark.storage.delta.checkpoints import checkpoint_behind
@@ -50,7 +50,7 @@ class MicroBatches:
         inputs: AnyPath,
         on_round: Callable[[RoundResult, float], None] | None,
         stopping: threading.Event,
-        disk: Patience,
+        disk: Backoff,
         waits: Waits,
         fail: Callable[[BaseException], None],
         *,
@@ -58,7 +58,7 @@ class MicroBatches:
     ):
         self._spark, self._layout, self._now, self._inputs, self._on_round = spark, layout, now, inputs, on_round
         self._stopping, self.disk, self._fail = stopping, disk, fail
-        self._index = Patience(stopping, waits, "a request concerns delayed messages")
+        self._index = Backoff(stopping, waits, "a request concerns delayed messages")
         self._between, self.lock = threading.Event(), threading.Lock()
         self._between.set()
         self._requests_log = TableLog(layout.broker_table(REQUESTS.name))
@@ -153,11 +153,11 @@ class MicroBatches:
             self._index.end()
         except DelayIndexNotReady as not_yet:
             self._has_more = True
-            self._index.bear(not_yet)
+            self._index.wait_for_disk(not_yet)
         except MAY_PASS as fault:
             self._has_more = True
             are_inputs_there = self._inputs.exists()  # if removed, they are written again
-            (self.disk.bear if are_inputs_there else self.disk.pause)(fault)
+            (self.disk.wait_for_disk if are_inputs_there else self.disk.pause)(fault)
 
     def run_round(self) -> None:
         """One round over what was requested and published until now."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.broker.service.tenure import new_broker_id
+from pulsar_spark.broker.service.lease_keeper import new_broker_id
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.topics.bundles import share
 from pulsar_spark.storage.layout import BUNDLES, Layout

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from pulsar_spark.broker.round.isolation import is_spark_gone
-from pulsar_spark.broker.service.patience import Patience, Waits
+from pulsar_spark.broker.service.backoff import Backoff, Waits
 from pulsar_spark.broker.service.source import Feed, News, register_source
 from pulsar_spark.errors import UnknownError
 
@@ -107,22 +107,22 @@ class Stream:
 
     def supervise(self) -> None:
         """Replace a query that Spark ended, until the broker stops; one that a user stopped stops the broker."""
-        patience = Patience(self._stopping, self._waits, "Spark has ended its query; the broker starts a new one")
+        backoff = Backoff(self._stopping, self._waits, "Spark has ended its query; the broker starts a new one")
         try:
             while not self._stopping.wait(LOOK_SECONDS):
                 query = self._query
                 if query is not None and query.isActive:
                     if self._batches >= STEADY_BATCHES or time.monotonic() - self._started > STEADY_SECONDS:
-                        if patience.is_waiting:
+                        if backoff.is_waiting:
                             self._starts_again(False)
-                        patience.end()
+                        backoff.end()
                     continue
                 why = None if query is None else query.exception()
                 if query is not None and why is None:
                     log.warning("the query of broker %s was stopped, so the broker stops", self._broker_id)
                     self._stopping.set()
                     return
-                self._replace(patience, why)
+                self._replace(backoff, why)
         except (Py4JError, ConnectionError) as failure:
             if not is_spark_gone(failure):
                 self._fail(failure)
@@ -133,9 +133,9 @@ class Stream:
                     )
                 )
 
-    def _replace(self, patience: Patience, why: PySparkException | None) -> None:
+    def _replace(self, backoff: Backoff, why: PySparkException | None) -> None:
         self._starts_again(True)
-        patience.pause(UnknownError(str(why).strip().partition("\n")[0]))
+        backoff.pause(UnknownError(str(why).strip().partition("\n")[0]))
         try:
             self.start()
         except (PySparkException, Py4JJavaError) as failed:  # the latter includes errors of the disk

@@ -19,7 +19,7 @@ class Waits:
         self._waiting: set[int] = set()
         self._since = 0.0
 
-    def begin(self, patience: "Patience", what: str, cause: object) -> None:
+    def begin(self, backoff: "Backoff", what: str, cause: object) -> None:
         with self._lock:
             if not self._waiting:
                 self._since = time.monotonic()
@@ -30,16 +30,16 @@ class Waits:
                     type(cause).__name__,
                     cause,
                 )
-            self._waiting.add(id(patience))
+            self._waiting.add(id(backoff))
 
-    def end(self, patience: "Patience") -> None:
+    def end(self, backoff: "Backoff") -> None:
         with self._lock:
-            self._waiting.discard(id(patience))
+            self._waiting.discard(id(backoff))
             if not self._waiting:
                 log.warning("broker %s goes on after %.1f s", self._broker_id, time.monotonic() - self._since)
 
 
-class Patience:
+class Backoff:
     """The waiting of one thread; *what* says what it cannot do."""
 
     def __init__(self, stopping: threading.Event, waits: Waits, what: str):
@@ -50,7 +50,7 @@ class Patience:
     def is_waiting(self) -> bool:
         return self._failures > 0
 
-    def bear(self, fault: BaseException) -> None:
+    def wait_for_disk(self, fault: BaseException) -> None:
         """Pause, less if the broker stops; raises *fault* if it is not the disk's."""
         if not is_fault_of_disk(fault):
             raise fault

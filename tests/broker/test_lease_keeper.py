@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from pulsar_spark.broker.service import tenure
-from pulsar_spark.broker.service.patience import Waits
-from pulsar_spark.broker.service.tenure import Tenure
+from pulsar_spark.broker.service import lease_keeper
+from pulsar_spark.broker.service.backoff import Waits
+from pulsar_spark.broker.service.lease_keeper import LeaseKeeper
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import BundleLease
@@ -16,11 +16,11 @@ from tests.support.waiting import eventually
 
 @pytest.mark.local_disk
 def test_an_idle_broker_ends_when_another_has_its_lease(tmp_path, monkeypatch):
-    monkeypatch.setattr(tenure, "LEASE_SECONDS", 0.04)
+    monkeypatch.setattr(lease_keeper, "LEASE_SECONDS", 0.04)
     layout, told, stopping = Layout(tmp_path / "root"), [], threading.Event()
     prepare_root(layout)
     ours, theirs = BundleLease(layout, "ours"), BundleLease(layout, "theirs")
-    served = Tenure(layout, "ours", stopping, Waits("ours"), told.append)
+    served = LeaseKeeper(layout, "ours", stopping, Waits("ours"), told.append)
     assert served.begin(standby_seconds=0)
 
     def is_taken() -> bool:

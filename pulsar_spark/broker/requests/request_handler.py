@@ -18,7 +18,7 @@ from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 
 
-class Desk:
+class RequestHandler:
     """Looks things up in a bundle; notes changes in a draft."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft):

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 
-from pulsar_spark.broker.service.patience import Patience, Waits
+from pulsar_spark.broker.service.backoff import Backoff, Waits
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import LEASE_SECONDS, BundleLease
@@ -23,7 +23,7 @@ JOIN_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
-class Tenure:
+class LeaseKeeper:
     """The lease of one broker; *fail* gets :class:`BrokerFenced` if another takes it."""
 
     def __init__(
@@ -47,8 +47,8 @@ class Tenure:
         """Take the lease and keep it; False if stopped or out of time. Logs for whom it stands by; calls *look*
         meanwhile."""
         waited_since, stood_by_for = time.monotonic(), None
-        patience = Patience(self._stopping, self._waits, "its lease cannot be taken")
-        while not self._take(patience):
+        backoff = Backoff(self._stopping, self._waits, "its lease cannot be taken")
+        while not self._take(backoff):
             if self._stopping.is_set() or (
                 standby_seconds is not None and time.monotonic() - waited_since > standby_seconds
             ):
@@ -89,25 +89,25 @@ class Tenure:
                 failed,
             )
 
-    def _take(self, patience: Patience) -> bool:
+    def _take(self, backoff: Backoff) -> bool:
         try:
             is_ours = self._lease.take()
         except OSError as fault:
-            patience.bear(fault)
+            backoff.wait_for_disk(fault)
             return False
-        patience.end()
+        backoff.end()
         return is_ours
 
     def _renew(self) -> None:
         """Renew the lease until the broker stops. It may end if the disk fails; rounds' fences separate brokers."""
-        patience = Patience(self._stopping, self._waits, "its lease cannot be renewed")
-        while not self._stopping.wait(0 if patience.is_waiting else LEASE_SECONDS / 4):
+        backoff = Backoff(self._stopping, self._waits, "its lease cannot be renewed")
+        while not self._stopping.wait(0 if backoff.is_waiting else LEASE_SECONDS / 4):
             try:
                 is_ours = self._lease.take(hands_over=self._hand_over is not None)
             except OSError as fault:
-                patience.pause(fault)  # any error: without this thread the lease would end silently
+                backoff.pause(fault)  # any error: without this thread the lease would end silently
                 continue
-            patience.end()
+            backoff.end()
             if not is_ours:
                 self._fail(BrokerFenced(f"another broker holds the lease of {str(self._root)!r}"))
             elif self._lease.is_wanted:
@@ -119,7 +119,7 @@ def new_broker_id(mark: str = "") -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{mark}{uuid.uuid4().hex[:8]}"
 
 
-def remove_what_others_left(layout: Layout, broker_id: str) -> None:
+def remove_stale_folders(layout: Layout, broker_id: str) -> None:
     """Delete old files of other brokers; new ones may belong to one that starts. A broker that needs its own again
     writes them."""
     before = time.time() - STALE_SECONDS
