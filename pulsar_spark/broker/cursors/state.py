@@ -47,7 +47,7 @@ class Cursor(PagedRanges):
         self.recently_joined: dict[str, int] = {}
         self.selector: Selector | None = None
         self.msg_out_counter = self.msg_redeliver_counter = 0
-        self.looked_in_vain: tuple | None = None
+        self.nothing_found_at: tuple | None = None
         """How things stood when a Key_Shared round found nothing to hand out (see candidates)."""
 
     @property

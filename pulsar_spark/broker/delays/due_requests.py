@@ -21,7 +21,7 @@ ONE_BY_ONE = 1 << 22
 effect on other entries in them."""
 
 
-def bring_onto_axes(asked: CursorDraft) -> None:
+def map_to_axes(asked: CursorDraft) -> None:
     """Replace requests about positions by requests about places. Once a round."""
     due = asked.cursor.due
     if not due.promotion.is_ready:

@@ -11,7 +11,7 @@ from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.due_moves import stop_waiting
-from pulsar_spark.broker.delays.due_requests import acknowledge_delivered, bring_onto_axes, catch_up
+from pulsar_spark.broker.delays.due_requests import acknowledge_delivered, catch_up, map_to_axes
 from pulsar_spark.broker.gathering.affected import Affected, affected_ranges, effective_returns, is_due, offered_ranges
 from pulsar_spark.broker.gathering.unread_run import UnreadRun
 from pulsar_spark.broker.gathering.unread_runs import MAX_ROUND_ENTRIES, MOST_RUNS, unread_runs
@@ -22,7 +22,7 @@ from pulsar_spark.broker.key_shared.keyed_pages import KeyedByPage
 from pulsar_spark.broker.key_shared.keyed_ranges import KeyedByRange, RangeWork
 from pulsar_spark.broker.key_shared.lane_work import LaneWork
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
-from pulsar_spark.broker.round.candidates import lay_to_rest, note_in_vain, takers_of, takes_part
+from pulsar_spark.broker.round.candidates import let_rest, note_nothing_found, takers_of, takes_part
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.broker.round.work import Rows, Work
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
@@ -75,7 +75,7 @@ class _Gathering:
         if takes_part(self.bundle, self.draft, cursor, takers):
             self._add(self.draft.of(cursor), takers)
         elif cursor.key not in self.draft.cursors:
-            lay_to_rest(self.bundle, Instant(self.draft.now, self.draft.wall), cursor, takers)
+            let_rest(self.bundle, Instant(self.draft.now, self.draft.wall), cursor, takers)
 
     def _look_at_due_lane(self, cursor: Cursor, takers: list[Consumer]) -> None:
         if cursor.due and cursor.due.is_behind:
@@ -91,7 +91,7 @@ class _Gathering:
             self._add_by_lane(asked, takers)
             return
         if cursor.due:
-            bring_onto_axes(asked)
+            map_to_axes(asked)
         _find_delivered(asked)
         _find_tails(asked, self.draft.now)
         if cursor.is_key_shared and _is_ready(cursor):
@@ -137,7 +137,7 @@ class _Gathering:
             self._add_by_lane(asked, takers)
             return
         if not offered and (not unread or cursor.is_blocked):
-            note_in_vain(self.bundle, cursor, takers, self.draft.wall)
+            note_nothing_found(self.bundle, cursor, takers, self.draft.wall)
         affected = affected_ranges(
             asked, now=self.draft.now, offered=offered, unread=[(run.first, run.last) for run in unread]
         )
@@ -175,7 +175,7 @@ class _Gathering:
             by_lane = KeyedByLane(*given)
             work = by_lane.plan()
         if cursor.is_key_shared and (by_lane.found_nothing or cursor.is_blocked):
-            note_in_vain(self.bundle, cursor, takers, self.draft.wall)
+            note_nothing_found(self.bundle, cursor, takers, self.draft.wall)
         elsewhere = _unacked_elsewhere(by_lane.unacked, work.planned)
         number = self._begin(asked, takers, work, elsewhere, by_lane.first_new)
         self.rows.extend("range", number, [(*held[: len(STATE)], *place) for held, *place in by_lane.known])

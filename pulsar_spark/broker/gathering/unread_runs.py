@@ -9,7 +9,7 @@ from pulsar_spark.broker.chunks.chunk_walk import ChunkWalk
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.deliver_times import delayed_at
 from pulsar_spark.broker.delays.due_moves import begin
-from pulsar_spark.broker.delays.due_requests import bring_onto_axes
+from pulsar_spark.broker.delays.due_requests import map_to_axes
 from pulsar_spark.broker.gathering.unread_run import UnreadRun
 from pulsar_spark.broker.gathering.unread_slices import delayed_unread, honours_delays
 from pulsar_spark.broker.requests.drafts import CursorDraft
@@ -76,7 +76,7 @@ def _are_own(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: in
     if cursor.due is None and times.any():
         partly = [position for position, left in asked.ack_sets.items() if not is_empty(left)]
         begin(bundle, asked, wall)
-        bring_onto_axes(asked)
+        map_to_axes(asked)
         # The rest of these is kept apart: *positions* left them out as known.
         note_passed(
             asked, np.array(sorted(position for position in partly if position not in asked.ack_sets), np.int64)

@@ -88,7 +88,7 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]
     if cursor.consumers and not cursor.is_single_active and not _may_take(cursor):
         return False
     if cursor.is_key_shared:
-        if _was_in_vain(bundle, cursor, takers, wall):
+        if _found_nothing(bundle, cursor, takers, wall):
             return False
         replays = any(due <= wall for due in cursor.replays_at())
     else:
@@ -101,7 +101,7 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]
     )
 
 
-def lay_to_rest(bundle: Bundle, now: Instant, cursor: Cursor, takers: Collection[Consumer]) -> None:
+def let_rest(bundle: Bundle, now: Instant, cursor: Cursor, takers: Collection[Consumer]) -> None:
     """Let a cursor without work rest, unless it could get work without being woken."""
     if cursor.due is None and cursor.chunked is None and not cursor.recently_joined:
         own = [*cursor.returns_at(), *([cursor.reads_after] if cursor.reads_after > now.own else [])]
@@ -111,29 +111,32 @@ def lay_to_rest(bundle: Bundle, now: Instant, cursor: Cursor, takers: Collection
 
 
 @uncollected()
-def lay_all_to_rest(bundle: Bundle, now: Instant) -> None:
+def let_all_rest(bundle: Bundle, now: Instant) -> None:
     """Let all cursors rest that would take no part in a round."""
     draft = RoundDraft(0, now.own, now.wall)
     for cursor in bundle.cursors.awake():
         if not bundle.is_set_aside(cursor):
             takers = takers_of(cursor, now.own)
             if not takes_part(bundle, draft, cursor, takers):
-                lay_to_rest(bundle, now, cursor, takers)
+                let_rest(bundle, now, cursor, takers)
 
 
 def _may_take(cursor: Cursor) -> bool:
     return any(consumer.permits > 0 and not consumer.is_blocked for consumer in cursor.consumers.values())
 
 
-def _was_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> bool:
-    known = cursor.looked_in_vain
+def _found_nothing(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> bool:
+    known = cursor.nothing_found_at
     return known is not None and known[0] == _state(bundle, cursor, takers) and (known[1] is None or known[1] > wall)
 
 
-def note_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> None:
+def note_nothing_found(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> None:
     """Note that nothing was found for these consumers."""
     dues = [cursor.next_replay(wall), cursor.due and cursor.due.promotion.next_due(wall)]
-    cursor.looked_in_vain = _state(bundle, cursor, takers), min((due for due in dues if due is not None), default=None)
+    cursor.nothing_found_at = (
+        _state(bundle, cursor, takers),
+        min((due for due in dues if due is not None), default=None),
+    )
 
 
 def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tuple:

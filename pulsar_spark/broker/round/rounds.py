@@ -36,7 +36,7 @@ from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.requests import Intake
 from pulsar_spark.broker.requests.set_aside import set_aside
 from pulsar_spark.broker.round.absorb import RoundRows, absorb
-from pulsar_spark.broker.round.candidates import has_work, lay_all_to_rest, may_catch_up, next_dues
+from pulsar_spark.broker.round.candidates import has_work, let_all_rest, may_catch_up, next_dues
 from pulsar_spark.broker.round.facts import housekeeping_row, round_row, topic_rows
 from pulsar_spark.broker.round.isolation import isolated, of_cursor, plan_isolated
 from pulsar_spark.broker.round.recovery import Recovery
@@ -134,7 +134,7 @@ class Rounds:
         now = self.clock.look()
         if self.bundle.hear(now.own):
             return True
-        lay_all_to_rest(self.bundle, now)
+        let_all_rest(self.bundle, now)
         own, wall = next_dues(self.bundle, self.bundle.now)
         is_due = (own is not None and own <= now.own) or (wall is not None and wall <= now.wall)
         return is_due or self._is_set_back(now) or may_catch_up(self.bundle)
