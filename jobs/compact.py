@@ -12,7 +12,7 @@ import argparse
 import json
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.compaction.compaction import bytes_behind
+from pulsar_spark.broker.compaction.compaction import uncompacted_bytes
 from pulsar_spark.cli.administration.compaction import bytes_of
 from pulsar_spark.cli.common import errors_as_one_line, service_url
 from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
     set_up_job_logging(given)
     threshold, admin = bytes_of("--threshold", given.threshold), Admin(service_url(given.root))
     for topic in given.topic or [found["topic"] for found in admin.list_topics(given.namespace)]:
-        if given.topic or bytes_behind(admin.layout, read_topic(admin.layout, topic)) > threshold:
+        if given.topic or uncompacted_bytes(admin.layout, read_topic(admin.layout, topic)) > threshold:
             status = admin.compact(topic, lambda: spark_session("pulsar_spark compact", root=given.root))
             print(json.dumps({"topic": topic, "status": status, **admin.stats(topic)["compaction"]}), flush=True)
 

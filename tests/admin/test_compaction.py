@@ -9,7 +9,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.compaction import compaction_plan, compaction_upkeep
-from pulsar_spark.broker.compaction.compaction import bytes_behind
+from pulsar_spark.broker.compaction.compaction import uncompacted_bytes
 from pulsar_spark.broker.compaction.compaction_upkeep import CompactionUpkeep
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound
 from pulsar_spark.storage.compaction.compacted import CompactedView
@@ -87,19 +87,19 @@ def test_the_job_compacts_what_is_above_its_threshold(layout, admin, capsys):
     job = runpy.run_path(str(JOB))["main"]
     send(layout, "t", ("a", b"1"), ("a", b"2"))
     send(layout, "u", ("a", b"1" * 100_000))
-    small, large = (bytes_behind(layout, read_topic(layout, topic)) for topic in ("t", "u"))
+    small, large = (uncompacted_bytes(layout, read_topic(layout, topic)) for topic in ("t", "u"))
     assert small < large
     job(["--root", str(layout.root), "--namespace", "public/default", "--threshold", str(small)])
     (said,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (said["topic"], said["status"]) == ("persistent://public/default/u", "SUCCESS")
     job(["--root", str(layout.root), "--topic", "t"])
     assert json.loads(capsys.readouterr().out)["lastCompactionRemovedEventCount"] == 1
-    assert bytes_behind(layout, read_topic(layout, "t")) == 0
+    assert uncompacted_bytes(layout, read_topic(layout, "t")) == 0
 
 
 def test_a_broker_compacts_what_is_above_the_threshold(layout, admin):
     send(layout, "t", ("a", b"1"), ("a", b"2"))
-    behind = bytes_behind(layout, read_topic(layout, "t"))
+    behind = uncompacted_bytes(layout, read_topic(layout, "t"))
     with PlainBroker(layout.root):
         upkeep = CompactionUpkeep(layout)
         upkeep.look()

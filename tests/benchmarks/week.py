@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delta import checkpoints, commits
-from pulsar_spark.storage.delta.checkpoints import checkpoint_behind, make_checkpoint
+from pulsar_spark.storage.delta.checkpoints import checkpoint_if_due, make_checkpoint
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import dataset_of, open_table
 from pulsar_spark.storage.delta.tables import AppendTable
@@ -98,7 +98,7 @@ class Week:
         version = requests.append(REQUESTS.rows([*asked, keep_alive("A")]))
         engine.rounds.bundle.requests_version = version
         engine.run([*asked, keep_alive("A")], int(1000 * self._now))
-        checkpoint_behind(engine.layout.broker_table(REQUESTS.name), known, version)
+        checkpoint_if_due(engine.layout.broker_table(REQUESTS.name), known, version)
         for kept in kept_tables(engine.layout, read_latest(engine.layout, *NEEDED)) if number % COMMITS == 0 else ():
             if kept.name in (*OWN, TOPIC):
                 self._date(kept.path)

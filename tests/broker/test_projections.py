@@ -2,8 +2,8 @@
 
 import pytest
 
-from pulsar_spark.broker.letters import behind_rounds
-from pulsar_spark.broker.letters.behind_rounds import Projection
+from pulsar_spark.broker.letters import projections
+from pulsar_spark.broker.letters.projections import Projection
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.storage.delta.log import TableLog
 from tests.support.crashes import Crash
@@ -22,7 +22,7 @@ def test_it_is_given_its_kinds_of_rows_behind_each_commit_and_again_at_a_start(e
         return []
 
     projection = Projection("consumers", ("consumer", "topic"), write)
-    monkeypatch.setattr(behind_rounds, "PROJECTIONS", (*behind_rounds.PROJECTIONS, projection))
+    monkeypatch.setattr(projections, "PROJECTIONS", (*projections.PROJECTIONS, projection))
     engine.round([ON.subscribe("A")], 1)
     engine.publish(TOPIC, -1, [1])
     engine.round([], 2)
@@ -41,7 +41,7 @@ def test_requests_it_leads_to_are_of_the_next_round(engine, monkeypatch):
     def write(bundle, round_number, now, facts, *, is_again):
         return wanted if round_number == 2 else []
 
-    monkeypatch.setattr(behind_rounds, "PROJECTIONS", (Projection("one", (), write),))
+    monkeypatch.setattr(projections, "PROJECTIONS", (Projection("one", (), write),))
     assert not engine.rounds.has_work()
     assert [each.position for each in engine.round([ON.flow("A", 1)], 2)["deliveries"]] == [0]
     assert engine.rounds.has_work()
@@ -60,7 +60,7 @@ def test_one_that_ends_the_process_is_written_by_the_next_that_starts(engine, mo
         return []
 
     for projection in (die, write):
-        monkeypatch.setattr(behind_rounds, "PROJECTIONS", (Projection("one", (), projection),))
+        monkeypatch.setattr(projections, "PROJECTIONS", (Projection("one", (), projection),))
         if projection is die:
             with pytest.raises(Crash):
                 engine.round([ON.subscribe("A")], 1)

@@ -117,4 +117,4 @@ def test_a_producer_that_says_nothing_for_an_hour_is_there_no_more(layout, monke
     assert [each.name for each in other.others()] == ["killed"]
     monkeypatch.setattr(producers.time, "time", lambda now=producers.time.time(): now + producers.FOREIGN_SECONDS + 60)
     assert other.others() == []
-    assert layout.store.names_behind(path / "_producers", "") == []
+    assert layout.store.names_after(path / "_producers", "") == []

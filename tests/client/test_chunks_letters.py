@@ -6,8 +6,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.letters import behind_rounds
 from pulsar_spark.broker.letters import letters as letters_module
+from pulsar_spark.broker.letters import projections
 from pulsar_spark.storage.delta.tables import AppendTable
 from tests.client.raw_chunks import publish
 from tests.client.test_chunks_sending import rows_of
@@ -86,7 +86,7 @@ def test_a_crash_between_the_letters_of_a_round_writes_none_twice_and_loses_none
     monkeypatch.setattr(letters_module, "BYTES_A_COMMIT", 1)
     consumer, begun_again = subscribe(client, **MORTAL), []
     publish(client, "t", "A:0:2:a0", "A:1:2:a1", "x", "B:0:3:b0", "B:1:3:b1", "B:2:3:b2")
-    (projection,), append = behind_rounds.PROJECTIONS, AppendTable.append_once
+    (projection,), append = projections.PROJECTIONS, AppendTable.append_once
 
     def fail_at_the_second(table, rows, app_id, number):
         if app_id.endswith("/1") and not begun_again:
@@ -101,7 +101,7 @@ def test_a_crash_between_the_letters_of_a_round_writes_none_twice_and_loses_none
             return projection.write(bundle, number, now, facts, is_again=True)
 
     monkeypatch.setattr(AppendTable, "append_once", fail_at_the_second)
-    monkeypatch.setattr(behind_rounds, "PROJECTIONS", (projection._replace(write=begin_again),))
+    monkeypatch.setattr(projections, "PROJECTIONS", (projection._replace(write=begin_again),))
     let_die(consumer, 3)
     letters = subscribe(client, "t-s-DLQ")
     assert receive_values(letters, 3) == ["a0a1", "x", "b0b1b2"]

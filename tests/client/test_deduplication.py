@@ -316,7 +316,7 @@ def test_a_producer_that_died_at_its_commit_sends_again(on, client, service_url,
 
 def test_a_commit_whose_outcome_is_unclear_is_stored_once(on, client, monkeypatch):
     """It raised behind the link, or before it; it is found, or written again."""
-    append, failures = AppendTable.append_behind, ["after", "before", "after"]
+    append, failures = AppendTable.append_after, ["after", "before", "after"]
 
     def unclear(*arguments):
         when = failures.pop() if failures else None
@@ -326,7 +326,7 @@ def test_a_commit_whose_outcome_is_unclear_is_stored_once(on, client, monkeypatc
         return version
 
     producer = client.create_producer("t", producer_name="p")
-    monkeypatch.setattr(AppendTable, "append_behind", unclear)
+    monkeypatch.setattr(AppendTable, "append_after", unclear)
     assert NOWHERE not in send(producer, 1, 2, 3)
     assert send(producer, 2, 3) == [NOWHERE, NOWHERE]
     assert (failures, stored(client)) == ([], ["1", "2", "3"])

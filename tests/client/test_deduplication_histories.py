@@ -53,7 +53,7 @@ class Producing:
     def _commit(self, judged: Judged) -> bool:
         publish_id = f"{self._drawn.getrandbits(128):032x}"
         rows, _ = publish_rows(judged.entries, publish_id, "p")
-        version = self._table.append_behind(judged.known, rows, judged.transactions)
+        version = self._table.append_after(judged.known, rows, judged.transactions)
         if version is not None:
             self._deduplication.stored(judged, version)
         return version is not None

@@ -55,7 +55,7 @@ def test_random_messages(spark, root, monkeypatch):
         assert admin.compact("t", lambda: spark) == "SUCCESS"
         view = CompactedView(read_topic(Layout(root), "t").path)
         for partition, places in expected.items():
-            rows = [row for block in view.rows_behind(partition, 0) for row in block.to_pylist()]
+            rows = [row for block in view.rows_after(partition, 0) for row in block.to_pylist()]
             assert [(row["position"], row["batch_index"] or 0) for row in rows] == places
             assert all(row["uuid"] is None for row in rows)
         files = [(file.partition, file.first, file.last) for file in view._files]

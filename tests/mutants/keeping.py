@@ -23,8 +23,8 @@ MUTANTS = (
         "trimming-takes-what-is-not-compacted",
         "trimming takes what is not compacted yet",
         "storage/upkeep/trimming.py",
-        "if compacted_until is None else ledgers.first_behind(compacted_until)",
-        "if True else ledgers.first_behind(compacted_until)",
+        "if compacted_until is None else ledgers.first_after(compacted_until)",
+        "if True else ledgers.first_after(compacted_until)",
         "tests/client/test_compacted.py::test_what_was_trimmed_is_read_from_the_view",
     ),
     Mutant(

@@ -60,7 +60,7 @@ def compact(layout, **options):
 
 def shown(layout, view=None):
     view = view or CompactedView(read_topic(layout, TOPIC).path)
-    rows = [row for rows in view.rows_behind(-1, 0) for row in rows.to_pylist()]
+    rows = [row for rows in view.rows_after(-1, 0) for row in rows.to_pylist()]
     return {row["partition_key"]: row["payload"].decode() for row in rows}
 
 

@@ -78,7 +78,7 @@ def test_another_kind_of_store_is_understood():
     assert not store.put_over(path, b"e", None) and path.read_bytes() == b"c"
     with store_lock(ObjectPath(store, "root/lock")) as renew:
         renew()
-    assert store.names_behind(ObjectPath(store, "root"), "") == ["lock", "x"]
+    assert store.names_after(ObjectPath(store, "root"), "") == ["lock", "x"]
     store.remove([path])
     assert not store.put_over(path, b"f", known) and not path.exists()
 

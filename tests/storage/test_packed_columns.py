@@ -144,7 +144,7 @@ def test_what_is_let_go_of_is_read_again_for_who_asks(monkeypatch):
         "a run": lambda ledgers, at: ledgers[max(at, 0) % len(ledgers)],
         "index": lambda ledgers, at: ledgers.index_of(at),
         "entry": lambda ledgers, at: ledgers.index_of_entry(at // 5, at % 7),
-        "behind": lambda ledgers, at: ledgers.first_behind(at // 5),
+        "behind": lambda ledgers, at: ledgers.first_after(at // 5),
         "messages": lambda ledgers, at: ledgers.messages_before(at),
         "overlapping": lambda ledgers, at: list(ledgers.overlapping(at, at + 9)),
         "chunks": lambda ledgers, at: list(ledgers.chunk_runs(at)),

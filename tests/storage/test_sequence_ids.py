@@ -30,7 +30,7 @@ def publish(path, highest: dict[str, int]) -> int:
     known = TableLog(path).latest()
     row = {"publish_id": f"{known:032}", "entry_id": 0, "batch_size": 1, "partition": -1}
     rows = MESSAGES.rows([row | {"publish_time": 0, "payload": b"x"}])
-    return AppendTable(path).append_behind(known, rows, {app_id(3, -1, name): each for name, each in highest.items()})
+    return AppendTable(path).append_after(known, rows, {app_id(3, -1, name): each for name, each in highest.items()})
 
 
 def found(path, *names: str, **options) -> dict[str, int]:
@@ -57,11 +57,11 @@ def test_those_of_others_are_followed_and_overtake_an_append(topic):
     publish(topic, {"p": 4})
     publish(topic, {"q": 9})
     rows, files = MESSAGES.schema.empty_table(), len(list(topic.glob("*.parquet")))
-    assert AppendTable(topic).append_behind(before, rows, {name: 3}) is None
+    assert AppendTable(topic).append_after(before, rows, {name: 3}) is None
     assert len(list(topic.glob("*.parquet"))) == files
     ids.catch_up()
     assert (ids.highest, ids.version) == ({name: 4}, 2)
-    assert AppendTable(topic).append_behind(1, rows, {name: 5}) == 3, "what came behind it is another's"
+    assert AppendTable(topic).append_after(1, rows, {name: 5}) == 3, "what came behind it is another's"
 
 
 def test_they_outlive_a_log_that_is_shortened(topic, monkeypatch):
@@ -76,7 +76,7 @@ def test_they_outlive_a_log_that_is_shortened(topic, monkeypatch):
     assert sum(shorten(topic, TableLog(topic).latest(), time.time() + 1)) > 0
     assert found(topic, "p", "gone/ü") == {"p": 5, "gone/ü": 7}
     name = app_id(3, -1, "p")
-    assert AppendTable(topic).append_behind(known, MESSAGES.schema.empty_table(), {name: 9}) is None
+    assert AppendTable(topic).append_after(known, MESSAGES.schema.empty_table(), {name: 9}) is None
     ids.catch_up()
     assert ids.highest == {name: 5}
     publish(topic, {"p": 8})

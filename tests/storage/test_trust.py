@@ -62,7 +62,7 @@ def test_sequence_ids_are_read_from_the_newest_checkpoint_that_can_be(table):
     name, handle = app_id(7, -1, "p"), AppendTable(table)
     for sequence_id in (5, 6):
         known = TableLog(table).latest()
-        assert handle.append_behind(known, REQUESTS.rows([dict(request_id=f"s{sequence_id}")]), {name: sequence_id})
+        assert handle.append_after(known, REQUESTS.rows([dict(request_id=f"s{sequence_id}")]), {name: sequence_id})
         make_checkpoint(table)
         if sequence_id == 5:
             assert shortened(table, known + 1) > 0

@@ -83,12 +83,12 @@ def test_they_are_what_their_runs_add_up_to(layout, seed):
         behind = [
             next((row["first_position"] for row in runs if row["ledger_id"] > at), lasts[-1] + 1) for at in range(101)
         ]
-        assert [ledgers.first_behind(at) for at in range(101)] == behind
+        assert [ledgers.first_after(at) for at in range(101)] == behind
 
 
 def test_of_a_topic_without_runs_there_is_nothing(layout):
     assert whole_ledgers(layout, "a") == {}
-    assert (NOTHING.end_position, NOTHING.first_behind(3), len(NOTHING.ledger_ids)) == (0, 0, 0)
+    assert (NOTHING.end_position, NOTHING.first_after(3), len(NOTHING.ledger_ids)) == (0, 0, 0)
 
 
 def test_positions_that_are_missing_are_said(layout):

@@ -83,7 +83,7 @@ def _number(state: TopicState, commit: Commit, delayed_after: Callable[[int], in
             groups.read_again()
     for partition, ledger_id in commit.trimmed.items():
         if state.has_partition(partition):
-            first = max(state.first_position(partition), state.ledgers(partition).first_behind(ledger_id))
+            first = max(state.first_position(partition), state.ledgers(partition).first_after(ledger_id))
             state.trimmed[partition] = first
             if partition in state.chunk_groups:
                 state.chunk_groups[partition].trim(first)

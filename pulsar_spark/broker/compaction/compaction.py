@@ -26,7 +26,7 @@ def compact(layout: Layout, topic: Topic, partitions: Collection[int], by_spark:
     with compacting(topic):
         started = time.monotonic()
         asked = plan_compaction(layout, topic, partitions)
-        if not asked.behind and asked.view.is_made:
+        if not asked.firsts and asked.view.is_made:
             return False
         if not asked.is_small and by_spark is None:
             raise NotAllowedError(
@@ -35,16 +35,16 @@ def compact(layout: Layout, topic: Topic, partitions: Collection[int], by_spark:
             )
         written = (write_small if asked.is_small else by_spark)(asked)
         facts = Facts(asked.messages - written.messages, round(1000 * (time.monotonic() - started)))
-        replace_rows(asked.view, dict.fromkeys(asked.behind, asked.until), written.adds, facts)
-        return bool(asked.behind)
+        replace_rows(asked.view, dict.fromkeys(asked.firsts, asked.until), written.adds, facts)
+        return bool(asked.firsts)
 
 
-def bytes_behind(layout: Layout, topic: Topic) -> int:
+def uncompacted_bytes(layout: Layout, topic: Topic) -> int:
     """Bytes published to a topic after its horizons."""
     view = CompactedView(topic.path)
     found: dict[str, int] = {}
     for partition, ledgers in ledgers_until(layout, topic, TableLog(topic.path).latest()).items():
-        first = ledgers.first_behind(view.horizon(partition))
+        first = ledgers.first_after(view.horizon(partition))
         if first < ledgers.end_position:
             found |= {run.path: run.bytes for run in ledgers.parts(first, ledgers.end_position - 1)}
     return sum(found.values())

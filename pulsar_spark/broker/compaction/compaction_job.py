@@ -46,9 +46,9 @@ class SparkCompaction:
 
     def _written(self, spark: SparkSession, asked: Compaction) -> Written:
         rows = _published(spark, asked)
-        if asked.view.messages(asked.behind):
+        if asked.view.messages(asked.firsts):
             view = spark.read.format("delta").option("versionAsOf", asked.view.version).load(str(asked.view.path))
-            rows = rows.union(view.filter(F.col("partition").isin(*asked.behind)).select(*COMPACTED.schema.names))
+            rows = rows.union(view.filter(F.col("partition").isin(*asked.firsts)).select(*COMPACTED.schema.names))
         places = places_that_stay(rows, retain_null_key=asked.retain_null_key).persist()
         try:
             counts = {row.partition: row["count"] for row in places.groupBy("partition").count().collect()}
@@ -68,13 +68,13 @@ def _published(spark: SparkSession, asked: Compaction) -> DataFrame:
     """The messages after the horizons, one row each, in the view's columns."""
     ranges = [
         PositionRange(partition, first, asked.ledgers[partition].end_position - 1)
-        for partition, first in asked.behind.items()
+        for partition, first in asked.firsts.items()
     ]
     found = message_pieces(asked.ledgers, ranges)
     messages = read_pieces(spark, asked.topic, found.pieces, MESSAGES.schema.names, version=asked.until)
     if found.has_chunks:  # chunks before the horizon are included, for messages complete after it
         first = F.lit(None)
-        for partition, position in asked.behind.items():
+        for partition, position in asked.firsts.items():
             first = F.when(F.col("partition") == partition, position).otherwise(first)
         messages = in_one_piece(whole_messages(messages)).filter(F.col("position") >= first)
     types = {field.name: from_arrow_type(field.type) for field in COMPACTED.schema}

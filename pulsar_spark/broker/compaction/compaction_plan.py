@@ -17,31 +17,31 @@ SMALL_MESSAGES, SMALL_BYTES = 100_000, 64 * 1024 * 1024
 
 class Compaction(NamedTuple):
     """What to compact of *topic*: messages after the horizons of *view*, up to table version *until*, and the view's
-    own, for the partitions in *behind*, which have new ones."""
+    own, for the partitions in *firsts*, which have new ones."""
 
     topic: Topic
     view: CompactedView
     until: int
     ledgers: dict[int, PartitionLedgers]
-    behind: dict[int, int]
+    firsts: dict[int, int]
     """The first position after the horizon, by partition."""
     retain_null_key: bool
 
     def new_runs(self) -> Iterator[tuple[int, Run]]:
-        for partition, first in self.behind.items():
+        for partition, first in self.firsts.items():
             ledgers = self.ledgers[partition]
             yield from ((partition, run) for run in ledgers.parts(first, ledgers.end_position - 1))
 
     @property
     def messages(self) -> int:
         """The number of messages before compaction; chunks count singly."""
-        return sum(run.entries * run.batch_size for _, run in self.new_runs()) + self.view.messages(self.behind)
+        return sum(run.entries * run.batch_size for _, run in self.new_runs()) + self.view.messages(self.firsts)
 
     @property
     def size(self) -> int:
         """The bytes of their files."""
         files = {run.path: run.bytes for _, run in self.new_runs()}
-        return sum(files.values()) + self.view.size(self.behind)
+        return sum(files.values()) + self.view.size(self.firsts)
 
     @property
     def is_small(self) -> bool:
@@ -63,10 +63,10 @@ def plan_compaction(layout: Layout, topic: Topic, partitions: Collection[int]) -
     """What to compact of these partitions now; creates a missing view."""
     view, until = make_view(topic), TableLog(topic.path).latest()
     ledgers = ledgers_until(layout, topic, until)
-    behind = {}
+    firsts = {}
     for partition in partitions:
         known = ledgers.get(partition)
-        first = known.first_behind(view.horizon(partition)) if known else 0
+        first = known.first_after(view.horizon(partition)) if known else 0
         if known and first < known.end_position:
-            behind[partition] = first
-    return Compaction(topic, view, until, ledgers, behind, retains_null_key(layout, topic))
+            firsts[partition] = first
+    return Compaction(topic, view, until, ledgers, firsts, retains_null_key(layout, topic))

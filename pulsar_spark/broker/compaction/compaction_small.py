@@ -45,8 +45,8 @@ def _judged(rows: pa.Table) -> Iterator[tuple[int, Keyed]]:
 
 def _rows(asked: Compaction) -> Iterator[pa.Table]:
     entries, table = EntryReader(), asked.topic.path
-    for partition, first in asked.behind.items():
-        yield from asked.view.rows_behind(partition, 0)
+    for partition, first in asked.firsts.items():
+        yield from asked.view.rows_after(partition, 0)
         ledgers = asked.ledgers[partition]
         chunked = _Chunked(asked, partition, first, entries) if ledgers.last_chunk_position >= first else None
         for run in ledgers.parts(first, ledgers.end_position - 1):

@@ -7,7 +7,7 @@ the topic's status; the next publish causes another try.
 import logging
 from collections.abc import Callable
 
-from pulsar_spark.broker.compaction.compaction import bytes_behind, compact
+from pulsar_spark.broker.compaction.compaction import compact, uncompacted_bytes
 from pulsar_spark.broker.compaction.compaction_plan import Write
 from pulsar_spark.broker.upkeep.background import Background, Rotation
 from pulsar_spark.protocol.policies.compaction import is_wanted
@@ -78,6 +78,6 @@ class CompactionUpkeep:
         if self._looked_at.get(topic.topic_id) == version:
             return
         self._looked_at[topic.topic_id] = version
-        if is_wanted(threshold, bytes_behind(self._layout, topic)):
+        if is_wanted(threshold, uncompacted_bytes(self._layout, topic)):
             compact(self._layout, topic, topic.partition_indexes, self._by_spark)
             log.info("compacted topic %s, which had more than %d uncompacted bytes", topic.name, threshold)

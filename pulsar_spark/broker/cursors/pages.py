@@ -148,8 +148,8 @@ class Pages(Sequence[Page]):
         before_made = np.searchsorted(kept[0], [page.first for page in made])
         before = np.unique(np.concatenate([before_touched, before_made]))  # the number of kept pages before each
         spans = [np.searchsorted(each, before, side) for each in (before_touched, before_made) for side in _SIDES]
-        for stays, begin, end, first, behind in reversed([*zip(*(each.tolist() for each in (before, *spans)))]):
-            self._pages[stays + begin : stays + end] = made[first:behind]
+        for stays, begin, end, first, until in reversed([*zip(*(each.tolist() for each in (before, *spans)))]):
+            self._pages[stays + begin : stays + end] = made[first:until]
         facts = np.concatenate([kept, _facts(made)], axis=1)
         self._facts = facts[:, np.argsort(facts[0], kind="stable")]
         self._note_made(made)

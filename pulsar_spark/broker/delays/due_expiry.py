@@ -15,12 +15,12 @@ def expire_due(asked: CursorDraft, last: int, dead_before: int) -> None:
     position *last*."""
     due = asked.cursor.due
     due.promotion.advance(dead_before - 1)
-    behind = virtual(due.promotion.first_at(dead_before))
-    asked.axis_acks.add(due.mark_delete + 1, behind - 1)
-    asked.expired += behind - due.mark_delete - 1
-    for held in asked.cursor.ranges_between(DUE_BASE, behind):
+    end = virtual(due.promotion.first_at(dead_before))
+    asked.axis_acks.add(due.mark_delete + 1, end - 1)
+    asked.expired += end - due.mark_delete - 1
+    for held in asked.cursor.ranges_between(DUE_BASE, end):
         if held.status == ACKNOWLEDGED:
-            asked.expired -= min(held.last + 1, behind) - held.first
+            asked.expired -= min(held.last + 1, end) - held.first
     _expire_apart(asked, last, dead_before)
 
 

@@ -134,9 +134,9 @@ class OwnEntries:
         if not len(positions):
             return positions
         time, position = self.promotion.key_of(self.read)
-        is_behind = (times > time) | ((times == time) & (positions >= position))
+        is_later = (times > time) | ((times == time) & (positions >= position))
         is_known = np.isin(positions, self.motion.ahead) | self.is_apart(positions)
-        return positions[is_behind & ~is_known]
+        return positions[is_later & ~is_known]
 
     def done_stretches(self) -> Iterator[tuple[int, int]]:
         """Acknowledged stretches after the visible mark-delete, in order: of the main lane without unfinished entries,

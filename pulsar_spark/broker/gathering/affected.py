@@ -93,7 +93,7 @@ def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[Retu
 def _latest(requests: list[Return]) -> Iterator[Return]:
     """One consumer's *requests*, cut by position so that none overlap; the last one counts."""
     ordered = sorted(requests, key=itemgetter(0))
-    if all(before.last < behind.first for before, behind in pairwise(ordered)):
+    if all(before.last < after.first for before, after in pairwise(ordered)):
         yield from ordered
         return
     open_requests: list[int] = []

@@ -162,8 +162,8 @@ class _Gathering:
     def _may_be_by_lane(self, cursor: Cursor) -> bool:
         """Not with a due lane, or where one may begin, or where chunks are passed over."""
         ledgers = self.bundle.topics[cursor.topic].ledgers(cursor.key.partition)
-        behind = max(ledgers.last_delayed_position, ledgers.last_chunk_position)
-        return cursor.due is None and behind < cursor.read_position
+        last_special = max(ledgers.last_delayed_position, ledgers.last_chunk_position)
+        return cursor.due is None and last_special < cursor.read_position
 
     def _add_by_lane(self, asked: CursorDraft, takers: list[Consumer]) -> None:
         """Add a cursor kept by lane; its rows count places."""

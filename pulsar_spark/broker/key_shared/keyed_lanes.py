@@ -278,13 +278,13 @@ class KeyedByLane(Keyed):
 
     def _unknown(self, first: int, last: int) -> np.ndarray:
         unknown = np.ones(last + 1 - first, bool)
-        behind = max(self._base + len(self._codes) - first, 0)
+        known = max(self._base + len(self._codes) - first, 0)
         at = first - self._base
         if at >= 0:
-            unknown[:behind] = self._codes[at : at + len(unknown)] == UNREAD
+            unknown[:known] = self._codes[at : at + len(unknown)] == UNREAD
         else:
             unknown[:-at] = False
-            unknown[-at:behind] = self._codes[: len(unknown) + at] == UNREAD
+            unknown[-at:known] = self._codes[: len(unknown) + at] == UNREAD
         for begin, end in self._asked.acks:
             unknown[max(begin - first, 0) : max(end + 1 - first, 0)] = False
         for position in self._asked.ack_sets:

@@ -190,14 +190,14 @@ class KeyedByPage(Keyed):
     def _note_passed(self, taken: np.ndarray) -> None:
         """Note what the main lane passes over up to the last *taken* entry, or with permits left up to the first to be
         read again. Beyond, it would cut ranges."""
-        behind = int(taken[-1]) if len(taken) else -1
+        end = int(taken[-1]) if len(taken) else -1
         if len(taken) < sum(self._permits.values()):
             again = (unknown[is_left & ~np.isin(unknown, taken)] for unknown, _, is_left in self._met)
-            behind = max(behind, next((int(found[0]) for found in again if len(found)), NEVER))
+            end = max(end, next((int(found[0]) for found in again if len(found)), NEVER))
         for unknown, is_own, _ in self._met:
-            note_passed(self._asked, unknown[is_own & (unknown < behind)])
+            note_passed(self._asked, unknown[is_own & (unknown < end)])
             if self._walk and len(unknown):
-                self._walk.pass_by(min(int(unknown[-1]), behind))
+                self._walk.pass_by(min(int(unknown[-1]), end))
         self._met = []
 
 

@@ -204,8 +204,8 @@ class KeyedByRange:
 
 
 def _places(spans: Sequence[_Span], first: int = 0) -> list[tuple[int, int]]:
-    behind = list(accumulate((span.entries for span in spans), initial=first))
-    return [(at, until - 1) for at, until in pairwise(behind)]
+    firsts = list(accumulate((span.entries for span in spans), initial=first))
+    return [(at, until - 1) for at, until in pairwise(firsts)]
 
 
 def first_and_last(lanes: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

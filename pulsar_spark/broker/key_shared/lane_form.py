@@ -96,8 +96,8 @@ class LaneForm:
         for number, lane in enumerate(self.lanes.values()):
             places = np.flatnonzero(numbers == number)
             for held in lane.ranges:
-                first, behind = np.searchsorted(places, [held.first - self._base, held.last + 1 - self._base])
-                found = places[first:behind]
+                first, end = np.searchsorted(places, [held.first - self._base, held.last + 1 - self._base])
+                found = places[first:end]
                 if not are_told(len(found), held.size):
                     self._ranges_of = {}
                 if held.status != ACKNOWLEDGED:  # missing entries go out again, and the consumer finds out

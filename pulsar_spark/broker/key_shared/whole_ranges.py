@@ -32,12 +32,12 @@ def first_left(ranges_of: Iterable[Sequence[Range]], end: int) -> int:
     return min(left, default=end)
 
 
-def begun_at(ranges_of: Sequence[Sequence[Range]], base: int, passed: np.ndarray, behind: np.ndarray) -> list:
+def begun_at(ranges_of: Sequence[Sequence[Range]], base: int, passed: np.ndarray, later: np.ndarray) -> list:
     """The ranges of each lane from *base* on, before which all is acknowledged. *passed* are lanes of entries between
-    the old base and this one, *behind* of later ones."""
+    the old base and this one, *later* of later ones."""
     gone = np.bincount(passed, minlength=len(ranges_of)).tolist()
     cut = [bool(ranges and count and ranges[0].size > count) for ranges, count in zip(ranges_of, gone, strict=True)]
-    firsts = (base + first_met(behind, np.array(cut))).tolist() if any(cut) else [base] * len(cut)
+    firsts = (base + first_met(later, np.array(cut))).tolist() if any(cut) else [base] * len(cut)
     found = []
     for ranges, count, is_cut, first in zip(ranges_of, gone, cut, firsts, strict=True):
         if is_cut:

@@ -152,7 +152,7 @@ class _Commits:
     def _unwritten_of(self, left: Left) -> list[Left]:
         written = min(self._written, left.messages)
         self._written -= written
-        return left.behind(written)
+        return left.after(written)
 
     @property
     def _identity(self) -> str:

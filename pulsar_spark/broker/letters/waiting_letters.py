@@ -2,7 +2,7 @@
 
 Their topic cannot be written, or their message cannot be read. A row of kind ``waiting_letter`` has messages and cause.
 A row without a due time is tried after the round that wrote it, so a restart tries the same letters under the same
-transactions (see projections.letters). The next round records the result; rows of kind ``letterless`` count messages
+transactions (see letters.letters). The next round records the result; rows of kind ``letterless`` count messages
 that were deleted before. Pulsar's client would redeliver such messages (4.28).
 """
 
@@ -58,7 +58,7 @@ class Left(NamedTuple):
             {"first": self.first, "last": self.last, "ack_set": self.ack_set, "batch_size": self.fact["batch_size"]}
         )
 
-    def behind(self, written: int) -> "list[Left]":
+    def after(self, written: int) -> "list[Left]":
         """What is left after the first *written* letters are written."""
         entries, more = divmod(written, self.messages // (self.last - self.first + 1))
         rest = self._replace(first=self.first + entries)
@@ -66,7 +66,7 @@ class Left(NamedTuple):
             return [rest] if rest.first <= rest.last else []
         indexes = ack_sets.indexes(ack_sets.full(self.fact["batch_size"]) if self.ack_set is None else self.ack_set)
         begun = rest._replace(last=rest.first, ack_set=list(ack_sets.of_indexes(indexes[more:])))
-        return [begun, *rest.behind(rest.messages // (rest.last - rest.first + 1))]
+        return [begun, *rest.after(rest.messages // (rest.last - rest.first + 1))]
 
 
 class WaitingLetters:

@@ -258,4 +258,4 @@ def _ranges(rows: pa.Table, cursors: int) -> list[list[Range]]:
         values[at] = [None if words is None else tuple(words) for words in values[at]]
     ranges = list(map(Range._make, zip(*values, repeat(None))))  # half the time of Range(*row)
     ends = np.searchsorted(rows["cursor"].to_numpy(), np.arange(cursors), "right").tolist()
-    return [ranges[first:behind] for first, behind in pairwise([0, *ends])]
+    return [ranges[first:end] for first, end in pairwise([0, *ends])]

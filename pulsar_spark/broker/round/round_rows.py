@@ -49,8 +49,11 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
     ranges = joined([page.ranges for page in pages])
     tables, told = [table], [page.has_row for page in pages]
     if any(told):
-        behind = np.cumsum([len(page.ranges) for page in pages])
-        ends = {"first": ranges.ends[0, np.append(0, behind[:-1])][told], "last": ranges.ends[1, behind - 1][told]}
+        page_ends = np.cumsum([len(page.ranges) for page in pages])
+        ends = {
+            "first": ranges.ends[0, np.append(0, page_ends[:-1])][told],
+            "last": ranges.ends[1, page_ends - 1][told],
+        }
         with_row = [page for page in pages if page.has_row]
         tables.append(_rows_of_pages(round_number, "page", with_row, ends, [1] * len(with_row)))
     return pa.concat_tables([*tables, _rows_of_ranges(round_number, pages, ranges)])
@@ -87,11 +90,11 @@ def _rows_of_pages(
     counts: list[int],
 ) -> pa.Table:
     """Rows of one kind, *counts* for each page, with *columns*."""
-    runs, of_runs, behind = [], [], 0
+    runs, of_runs, end = [], [], 0
     for (topic, key, lane), alike in groupby(pages, attrgetter("topic", "key", "lane")):
-        first, behind = behind, behind + sum(1 for _ in alike)
+        first, end = end, end + sum(1 for _ in alike)
         runs.append((topic, *key, lane))
-        of_runs.append(sum(counts[first:behind]))
+        of_runs.append(sum(counts[first:end]))
     of_places = dict(zip(("topic", *CursorKey._fields, "lane"), zip(*runs)))
     same, rows = {"round": round_number, "kind": kind}, sum(counts)
 

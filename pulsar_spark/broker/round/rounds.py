@@ -4,7 +4,7 @@ Its writes in order, and what a crash between them leaves:
 
 1. Rows of ``ledgers`` for new publish commits. Numbering has one outcome, so the next start takes them over.
 2. One commit to ``cursor_ledger``: the round, whole or not at all.
-3. Projections (see projections.behind_rounds): letters. The next start writes missing ones; failing ones wait (see
+3. Projections (see letters.projections): letters. The next start writes missing ones; failing ones wait (see
    waiting_letters).
 4. The streaming checkpoint, which is never read.
 
@@ -30,7 +30,7 @@ from pulsar_spark.broker.chunks.chunk_walk import expire_incomplete, take_number
 from pulsar_spark.broker.cursors.unacked import hold_back
 from pulsar_spark.broker.delays.due_moves import mend_numbers
 from pulsar_spark.broker.gathering.gather import gather_work
-from pulsar_spark.broker.letters.behind_rounds import write_missing_projections, write_projections
+from pulsar_spark.broker.letters.projections import write_missing_projections, write_projections
 from pulsar_spark.broker.requests.drafts import RoundDraft, RoundResult
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.requests import Intake

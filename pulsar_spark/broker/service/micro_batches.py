@@ -19,7 +19,7 @@ from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.broker.service.backoff import Backoff, Waits
 from pulsar_spark.broker.service.source import Moved, News
 from pulsar_spark.errors import DelayIndexNotReady, PulsarSparkError
-from pulsar_spark.storage.delta.checkpoints import checkpoint_behind
+from pulsar_spark.storage.delta.checkpoints import checkpoint_if_due
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import is_running
@@ -165,7 +165,7 @@ class MicroBatches:
         requests, known = self._layout.broker_table(REQUESTS.name), self.rounds.bundle.requests_version
         result = self.rounds.run(*read_asked(requests, after=known))
         seconds = time.perf_counter() - started
-        checkpoint_behind(requests, known, self.rounds.bundle.requests_version)
+        checkpoint_if_due(requests, known, self.rounds.bundle.requests_version)
         self._journal.note(result, seconds)
         self._has_more = result.is_committed and self.rounds.has_work()
         if self._on_round and result.is_committed:

@@ -25,10 +25,7 @@ STEADY_BATCHES, STEADY_SECONDS = 2, 15.0
 first micro-batch."""
 SIGNAL_SECONDS = 2.0
 """How long after Spark's end a signal that ended both may take to be handled here."""
-_PROGRESS_BEHIND_BATCHES = {
-    "asyncProgressTrackingEnabled": "true",
-    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
-}
+_ASYNC_PROGRESS = {"asyncProgressTrackingEnabled": "true", "_asyncProgressTrackingOverrideSinkSupportCheck": "true"}
 """Spark writes the checkpoint in the background instead of around each micro-batch, which is quicker. It must be forced
 to, because it cannot know that this sink may get a batch twice: a round's row records what was consumed."""
 log = logging.getLogger(__name__)
@@ -75,7 +72,7 @@ class Stream:
             self._query = (
                 moved.writeStream.foreachBatch(self._run_batch)
                 .option("checkpointLocation", str(checkpoint))
-                .options(**_PROGRESS_BEHIND_BATCHES)
+                .options(**_ASYNC_PROGRESS)
                 .queryName(f"broker-{checkpoint.name}")
                 .trigger(processingTime="0 seconds")
                 .start()

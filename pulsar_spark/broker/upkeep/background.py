@@ -49,5 +49,5 @@ class Rotation:
             return things
         begin = self._next % len(things)
         self._next = (begin + self._most) % len(things)
-        behind = things[begin : begin + self._most]
-        return behind + things[: self._most - len(behind)]
+        chosen = things[begin : begin + self._most]
+        return chosen + things[: self._most - len(chosen)]

@@ -183,7 +183,7 @@ def _check_quota(
         if seconds
         else -1
     )
-    stored = runs_behind(ledgers, slowest) if size else []
+    stored = runs_after(ledgers, slowest) if size else []
     is_too_big = size > 0 and backlog_bytes(stored, slowest) > size
     if is_evicting:
         for cursor in here:
@@ -205,7 +205,7 @@ def _evict(asked: CursorDraft, last: int) -> None:
         acknowledge(asked, lasts[firsts <= last])
 
 
-def runs_behind(ledgers: PartitionLedgers, position: int) -> list[Stored]:
+def runs_after(ledgers: PartitionLedgers, position: int) -> list[Stored]:
     """What is stored after *position*, by run, with its share of a file's bytes."""
     runs = (
         list(ledgers.overlapping(position + 1, ledgers.end_position - 1)) if position + 1 < ledgers.end_position else []

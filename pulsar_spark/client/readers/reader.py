@@ -266,7 +266,7 @@ class Reader(Described):
                     break
                 partition = compacted[0]
                 passed[partition] = view.horizon(partition)
-                for rows in view.rows_behind(partition, begins[partition], positions[partition]):
+                for rows in view.rows_after(partition, begins[partition], positions[partition]):
                     block = Block(rows, self._names[partition], partition, **self._of_blocks)
                     yield from self._compacted(block, partition)
                     positions[partition] = rows["position"][-1].as_py()

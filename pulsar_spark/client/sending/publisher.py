@@ -256,7 +256,7 @@ class Publisher(Worker):
                 version = self._table.append(rows, wait)
                 self._is_said = False
                 return version
-            version = self._table.append_behind(judged.known, rows, judged.transactions, wait)
+            version = self._table.append_after(judged.known, rows, judged.transactions, wait)
         except FileNotFoundError as gone:
             raise self._is_gone() from gone
         self._is_said = False

@@ -34,6 +34,6 @@ def append_new(
                 return None, 0
             messages = count_messages(new.files)
             transactions = new.transactions if app_id is None else new.transactions | {app_id: app_version}
-            version = table.append_staged_behind(stored.version, new.files, transactions)
+            version = table.append_staged_after(stored.version, new.files, transactions)
             if version is not None:
                 return version, messages

@@ -76,7 +76,7 @@ def _compacted(
     view = CompactedView(topic.path)  # read after the table's version: the view has what was trimmed from it
     ledgers = ledgers_until(layout, topic, version)
     ends = {each: known.end_position for each, known in ledgers.items() if each in partitions}
-    firsts = {each: ledgers[each].first_behind(view.horizon(each)) for each in ends}
+    firsts = {each: ledgers[each].first_after(view.horizon(each)) for each in ends}
     behind = [PositionRange(each, first, ends[each] - 1) for each, first in firsts.items()]
     messages, has_encoded = messages_at(spark, layout, topic, version, columns, ranges=behind)
     if not view.messages(partitions):

@@ -74,11 +74,11 @@ def reads_compacted_refusal(subscription_type: str) -> tuple[str, str] | None:
     return "InvalidConfiguration", "is_read_compacted works on Exclusive and Failover subscriptions only"
 
 
-def is_wanted(threshold: int, bytes_behind: int) -> bool:
-    """Should a topic be compacted automatically, with *bytes_behind* published since the last compaction
+def is_wanted(threshold: int, uncompacted_bytes: int) -> bool:
+    """Should a topic be compacted automatically, with *uncompacted_bytes* published since the last compaction
     (PersistentTopic.checkCompaction)? A *threshold* of 0 means never.
 
     >>> is_wanted(100, 100), is_wanted(100, 101), is_wanted(0, 101)
     (False, True, False)
     """
-    return 0 < threshold < bytes_behind
+    return 0 < threshold < uncompacted_bytes

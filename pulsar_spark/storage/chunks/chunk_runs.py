@@ -26,8 +26,8 @@ class ChunkRuns:
 
     def chunk_runs(self, first: int) -> Iterator[Run]:
         """The whole runs that have positions from *first* on."""
-        behind = (self._runs[index] for index in range(self._at(first), len(self._runs)))
-        return (run for run in behind if run.last_position >= first)
+        later = (self._runs[index] for index in range(self._at(first), len(self._runs)))
+        return (run for run in later if run.last_position >= first)
 
     def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
         """The runs that hold positions of *spans* (first, last; in order, without overlaps), each with its parts of

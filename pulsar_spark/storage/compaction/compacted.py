@@ -140,7 +140,7 @@ class CompactedView:
                         positions = rows["position"].to_numpy()
                         yield from _blocks(rows, *np.searchsorted(positions, [first, last + 1]))
 
-    def rows_behind(self, partition: int, ledger_id: int, position: int = -1) -> Iterator[pa.Table]:
+    def rows_after(self, partition: int, ledger_id: int, position: int = -1) -> Iterator[pa.Table]:
         """The rows of ledgers from *ledger_id* on, after *position*; otherwise like :meth:`rows_between`."""
         for file in self._files:
             if file.partition == partition and file.last > position:
@@ -153,11 +153,11 @@ class CompactedView:
 
     def positions(self, partition: int, first: int, last: int, more: int) -> np.ndarray:
         """Positions of the view's entries, in order: those at *first*..*last*, and up to *more* after them."""
-        found, behind = [np.empty(0, np.int64)], 0
+        found, later = [np.empty(0, np.int64)], 0
         for here in self._positions_from(partition, first):
             found.append(here)
-            behind += int((here > last).sum())
-            if behind >= more:
+            later += int((here > last).sum())
+            if later >= more:
                 break
         there = np.concatenate(found)
         return there[: int(np.searchsorted(there, last, "right")) + more]

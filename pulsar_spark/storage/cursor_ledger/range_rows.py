@@ -22,9 +22,9 @@ def facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     """
     is_range = pc.equal(rows["kind"], "range")
     count = pc.sum(is_range).as_py() or 0
-    behind = rows.num_rows - count
-    if count > behind and pc.all(is_range.slice(behind)).as_py():
-        return rows.take(np.arange(behind)), rows.slice(behind)
+    first_range = rows.num_rows - count
+    if count > first_range and pc.all(is_range.slice(first_range)).as_py():
+        return rows.take(np.arange(first_range)), rows.slice(first_range)
     return rows.filter(pc.invert(is_range)), rows.filter(is_range)
 
 

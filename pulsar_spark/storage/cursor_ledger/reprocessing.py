@@ -126,7 +126,7 @@ class Reprocessing:
             *(dict(common, kind="claim", **claim._asdict()) for claim in claims),
         ]
         said = {f"job/{job.job_id}": 1, SELECTION: known + 1}
-        AppendTable(self.path).append_behind(known, REPROCESSING.rows(rows), said)
+        AppendTable(self.path).append_after(known, REPROCESSING.rows(rows), said)
 
     def record_chunk(
         self, job: Job, destination: str, chunk: int, publish_id: str, sent: list[Claim], now: datetime

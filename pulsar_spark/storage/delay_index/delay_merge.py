@@ -124,7 +124,7 @@ def _merged(streams: list[_Stream], places: Places) -> Iterator[Entries]:
             bounds.append((waiting[-1].first_time, -1, -1))
         bound, taken = min(bounds, default=None), []
         for stream in opened:
-            end = len(stream.held) if bound is None else _behind(stream.held, bound, ranks)
+            end = len(stream.held) if bound is None else _end_of(stream.held, bound, ranks)
             taken.append(stream.held.part(slice(0, end)))
             stream.held = stream.held.part(slice(end, None))
         yield together(taken, ranks)
@@ -134,7 +134,7 @@ def _key(entries: Entries, at: int, ranks: np.ndarray) -> tuple[int, int, int]:
     return int(entries.due.times[at]), int(ranks[entries.places[at]]), int(entries.due.positions[at])
 
 
-def _behind(entries: Entries, bound: tuple[int, int, int], ranks: np.ndarray) -> int:
+def _end_of(entries: Entries, bound: tuple[int, int, int], ranks: np.ndarray) -> int:
     """How many of *entries* are not after *bound*."""
     time, rank, position = bound
     first, last = (int(np.searchsorted(entries.due.times, time, side)) for side in ("left", "right"))

@@ -67,7 +67,7 @@ def is_due(table: AnyPath, version: int) -> bool:
     return commits * SHARE >= size or 0 < size_in_bytes <= commits * SHARE_BYTES
 
 
-def checkpoint_behind(table: AnyPath, followed: int, version: int) -> None:
+def checkpoint_if_due(table: AnyPath, followed: int, version: int) -> None:
     """Start a checkpoint if one is due after *followed* and up to *version*, for tables whose writers make none."""
     latest = version - version % CHECKPOINT_EVERY
     if latest > followed and is_due(table, latest):

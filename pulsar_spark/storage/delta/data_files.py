@@ -189,9 +189,9 @@ def small_enough(rows: pa.Table) -> Iterator[pa.Table]:
     ends = np.cumsum(pc.fill_null(pc.binary_length(rows[SIZED]), 0).to_numpy().astype(np.int64))
     first, before = 0, 0
     while first < len(ends):
-        behind = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, "right")))
-        yield rows.slice(first, behind - first)
-        first, before = behind, int(ends[behind - 1])
+        end = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, "right")))
+        yield rows.slice(first, end - first)
+        first, before = end, int(ends[end - 1])
 
 
 def _leaves(schema: pa.Schema) -> Iterator[str]:

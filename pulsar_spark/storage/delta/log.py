@@ -102,7 +102,7 @@ class TableLog:
 
     def _listed_from(self, first: int) -> list[int]:
         """Existing versions from *first* on, in a store."""
-        return _versions(self._store.names_behind(self.folder, self.file(first - 1).name))
+        return _versions(self._store.names_after(self.folder, self.file(first - 1).name))
 
     def next_there(self, first: int) -> int | None:
         """The lowest existing version from *first* on, or None. A local disk is probed, which costs less than a list of
@@ -142,13 +142,13 @@ class TableLog:
 
     def is_shortened(self, known: int) -> bool:
         """Are commits after *known* gone?"""
-        return not self.has(known + 1) and self._begins_behind(known)
+        return not self.has(known + 1) and self._begins_after(known)
 
     def has_news(self, known: int) -> bool:
         """Is or was there a commit after version *known*?"""
-        return self.has(known + 1) or self._begins_behind(known)
+        return self.has(known + 1) or self._begins_after(known)
 
-    def _begins_behind(self, known: int) -> bool:
+    def _begins_after(self, known: int) -> bool:
         return not self.has(known) and self.earliest() > known + 1
 
     def commit(self, version: int) -> Commit:
@@ -182,7 +182,7 @@ class TableLog:
         version = after + 1
         while until is None or version <= until:
             if not self.has(version):
-                if version == after + 1 and self._begins_behind(after):
+                if version == after + 1 and self._begins_after(after):
                     raise LogShortened(
                         f"{str(self.folder.parent)!r}: commits {version} to {self.earliest() - 1} are no "
                         "longer in the log: begin again with the table's present version"

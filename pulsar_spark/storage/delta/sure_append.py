@@ -52,13 +52,13 @@ class SureAppend:
         """
         return self._append(rows, lambda *more: self._table.append(rows, *more), wait)
 
-    def append_behind(
+    def append_after(
         self, known: int, rows: pa.Table, transactions: dict[str, int], wait: Callable[[Exception], None]
     ) -> int | None:
         """:meth:`append` with *transactions* chosen from version *known*; None if another writer has committed one
         since.
         """
-        return self._append(rows, lambda *more: self._table.append_behind(known, rows, transactions, *more), wait)
+        return self._append(rows, lambda *more: self._table.append_after(known, rows, transactions, *more), wait)
 
     def _append(
         self, rows: pa.Table, append: Callable[..., int | None], wait: Callable[[Exception], None]

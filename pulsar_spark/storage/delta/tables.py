@@ -80,7 +80,7 @@ class AppendTable:
         adds = write_files(self._folder, rows, self._is_partitioned)
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
-    def append_behind(
+    def append_after(
         self, known: int, rows: pa.Table, transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
     ) -> int | None:
         """Append *rows*, unless ``check`` raises, with *transactions* chosen from version *known*; returns the version.
@@ -89,14 +89,14 @@ class AppendTable:
         self._check_life()
         self._check()
         adds = write_files(self._folder, rows, self._is_partitioned)
-        return self._commit_behind(known, adds, transactions, is_there)
+        return self._commit_after(known, adds, transactions, is_there)
 
-    def append_staged_behind(self, known: int, files: Sequence[StagedFile], transactions: dict[str, int]) -> int | None:
-        """:meth:`append_behind` for staged *files*, which are moved or, if it returns None, deleted."""
+    def append_staged_after(self, known: int, files: Sequence[StagedFile], transactions: dict[str, int]) -> int | None:
+        """:meth:`append_after` for staged *files*, which are moved or, if it returns None, deleted."""
         self._check_life()
-        return self._commit_behind(known, place_files(self._folder, files), transactions)
+        return self._commit_after(known, place_files(self._folder, files), transactions)
 
-    def _commit_behind(
+    def _commit_after(
         self, known: int, adds: list[dict], transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
     ) -> int | None:
         def are_ours(seen: int) -> bool:

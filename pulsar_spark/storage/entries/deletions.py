@@ -34,10 +34,10 @@ def deletions_of(layout: Layout, topic: Topic) -> list[DeletedEntries]:
     commits, found = rewriting_commits(layout, topic), []
     for partition, ledgers in sorted(ledgers_of_topic(layout, topic.topic_id).items()) if commits else ():
         for run in ledgers.runs:
-            behind = bisect_right(commits, run.ledger_id)
-            missing = find_missing(topic.path, run) if behind < len(commits) else None
+            next_commit = bisect_right(commits, run.ledger_id)
+            missing = find_missing(topic.path, run) if next_commit < len(commits) else None
             if missing is not None and not missing.is_lost:
-                found += _deleted_of(partition, run, missing, commits[behind])
+                found += _deleted_of(partition, run, missing, commits[next_commit])
     return found
 
 

@@ -126,9 +126,9 @@ def by_partition(ranges: Iterable[PositionRange]) -> dict[int, list[PositionRang
     found: dict[int, list[PositionRange]] = {}
     for held in sorted(ranges, key=attrgetter("partition", "first")):
         others = found.setdefault(held.partition, [])
-        behind = others[-1].last + 1 if others else held.first
-        if held.last >= behind:
-            others.append(held if held.first >= behind else held._replace(first=behind))
+        end = others[-1].last + 1 if others else held.first
+        if held.last >= end:
+            others.append(held if held.first >= end else held._replace(first=end))
     return found
 
 

@@ -56,8 +56,8 @@ class Texts:
         self._ends = array("q", (np.frombuffer(self._ends, np.int64) - gone).tobytes())
 
     def put_before(self, other: Self) -> None:
-        behind = np.frombuffer(self._ends, np.int64)[1:] + len(other._bytes)
-        self._ends = other._ends + array("q", behind.tobytes())
+        ends = np.frombuffer(self._ends, np.int64)[1:] + len(other._bytes)
+        self._ends = other._ends + array("q", ends.tobytes())
         self._bytes[:0] = other._bytes
 
     def __getitem__(self, index: int) -> str:

@@ -222,7 +222,7 @@ class PartitionLedgers:
         first, last = bisect_left(self._ledger_ids, ledger_id), bisect_right(self._ledger_ids, ledger_id)
         return self._past.runs + bisect_right(self._numbers["first_entry_id"], entry_id, first, last) - 1
 
-    def first_behind(self, ledger_id: int) -> int:
+    def first_after(self, ledger_id: int) -> int:
         """Position of the first entry of a later ledger; else the end position."""
         if ledger_id < self._past.last_ledger_id:
             self.recall()

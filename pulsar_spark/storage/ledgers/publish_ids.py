@@ -15,7 +15,7 @@ class PublishIds:
 
     def __init__(self, is_there: Callable[[str], bool] | None = None):
         self._is_there = is_there
-        self._hashes, self._behind = np.empty(0, np.int64), array("q")
+        self._hashes, self._unsorted = np.empty(0, np.int64), array("q")
         self._new: set[str] = set()
 
     def __contains__(self, publish_id: str) -> bool:
@@ -32,7 +32,7 @@ class PublishIds:
 
     def add_stored(self, publish_ids: Iterable[str]) -> None:
         """Add ids that are in the table."""
-        self._behind.extend(map(hash, publish_ids))
+        self._unsorted.extend(map(hash, publish_ids))
 
     def settle(self) -> None:
         """Note that all added ids are now in the table."""
@@ -41,6 +41,6 @@ class PublishIds:
             self._new = set()
 
     def _sort(self) -> None:
-        if self._behind:
-            self._hashes = np.sort(np.concatenate([self._hashes, np.frombuffer(self._behind, np.int64)]))
-            self._behind = array("q")
+        if self._unsorted:
+            self._hashes = np.sort(np.concatenate([self._hashes, np.frombuffer(self._unsorted, np.int64)]))
+            self._unsorted = array("q")

@@ -28,10 +28,10 @@ def first_of_run_published_at(table: AnyPath, run: Run, instant: datetime) -> in
     return min((position for position, published in _publish_times(table, run) if published >= instant), default=None)
 
 
-def last_published_before(table: AnyPath, ledgers: PartitionLedgers, instant: datetime, behind: int = -1) -> int:
-    """Position of the last entry after *behind* published before *instant*; else -1."""
+def last_published_before(table: AnyPath, ledgers: PartitionLedgers, instant: datetime, after: int = -1) -> int:
+    """Position of the last entry after *after* published before *instant*; else -1."""
     for run in reversed(ledgers.runs):
-        if run.last_position <= behind:
+        if run.last_position <= after:
             return -1
         if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
             return run.last_position

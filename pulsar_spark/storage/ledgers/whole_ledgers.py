@@ -31,7 +31,7 @@ class WholeLedgers(NamedTuple):
     run_ledger_ids: np.ndarray
     publish_ids: pa.Array
 
-    def first_behind(self, ledger_id: int) -> int:
+    def first_after(self, ledger_id: int) -> int:
         """Position of the first entry of a later ledger; else the end position."""
         at = bisect_right(self.ledger_ids, ledger_id)
         return int(self.last_positions[at - 1]) + 1 if at else 0

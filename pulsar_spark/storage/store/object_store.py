@@ -106,7 +106,7 @@ class ObjectStore(StoreCalls):
     def take_names(self, folder: str) -> list[str]:
         """List and remove the objects of a folder."""
         path = ObjectPath(self, self._key(folder))
-        names = self.names_behind(path, "")
+        names = self.names_after(path, "")
         self.remove(path / name for name in names)
         return names
 
@@ -248,6 +248,6 @@ class ObjectStore(StoreCalls):
 
     def _is_stray(self, path: ObjectPath) -> bool:
         mine = path.stat().st_mtime
-        behind = self.names_behind(path.parent, path.name)
-        commits = (name for name in behind if len(name) == len(path.name) and name.endswith(".json"))
+        later = self.names_after(path.parent, path.name)
+        commits = (name for name in later if len(name) == len(path.name) and name.endswith(".json"))
         return any((path.parent / name).stat().st_mtime < mine for name in commits)

@@ -99,7 +99,7 @@ class StoreCalls:
         key = folder.key
         return self._ask("list", key, lambda obstore: obstore.list_with_delimiter(self._raw, key))
 
-    def names_behind(self, folder: ObjectPath, name: str) -> list[str]:
+    def names_after(self, folder: ObjectPath, name: str) -> list[str]:
         """The names in a folder after *name*, in order."""
         key, found = folder.key, []
         chunks = self._ask(

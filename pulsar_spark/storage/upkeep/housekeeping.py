@@ -66,7 +66,7 @@ def needs_of(table: AnyPath, name: str, latest: LatestRows) -> Needs:
     """What is needed of a broker's table by *name*, given the *latest* round."""
     log = TableLog(table)
     if name == REQUESTS.name:
-        return _behind(log, latest.requests_done)._replace(keeps_rows=False)
+        return _needs_after(log, latest.requests_done)._replace(keeps_rows=False)
     if name == CURSOR_LEDGER.name:
         return _needs_of_rounds(table)
     if name == LEDGERS.name:
@@ -76,10 +76,10 @@ def needs_of(table: AnyPath, name: str, latest: LatestRows) -> Needs:
 
 def needs_of_topic(table: AnyPath, topic_id: str, latest: LatestRows) -> Needs:
     """What is needed of a topic's table: what is not numbered."""
-    return _behind(TableLog(table), latest.numbered_until(topic_id))
+    return _needs_after(TableLog(table), latest.numbered_until(topic_id))
 
 
-def _behind(log: TableLog, read_until: int) -> Needs:
+def _needs_after(log: TableLog, read_until: int) -> Needs:
     """The need for everything appended after version *read_until*."""
     added = appended(log, range(read_until + 1, log.latest() + 1))
     waiting = min((int(add["modificationTime"]) for add in added), default=NOBODY)

@@ -82,8 +82,8 @@ def plan_trim(
     kept_by = f"subscription {holder}" if holder else "the newest ledger stays"
     if holder is None and retention is None and before is None:
         return Trim(partition, 0, 0, "nobody subscribes and no retention is set")
-    behind = held if before is None else before
-    count, most = int(np.searchsorted(ledgers.last_positions, behind)), max(len(ledgers.ledger_ids) - 1, 0)
+    until = held if before is None else before
+    count, most = int(np.searchsorted(ledgers.last_positions, until)), max(len(ledgers.ledger_ids) - 1, 0)
     if count > most:
         count, kept_by = most, "the newest ledger stays"
     if before is None and count > (released := _released(ledgers, count, retention or Retention(0, 0), now)):
@@ -173,7 +173,7 @@ def _held_from(
         for row in [*latest.letters, *latest.waiting_letters.values()]
         if (row["topic_id"], row["partition"]) == (topic.topic_id, partition)
     ]
-    end = ledgers.end_position if compacted_until is None else ledgers.first_behind(compacted_until)
+    end = ledgers.end_position if compacted_until is None else ledgers.first_after(compacted_until)
     return min([*held, (end, COMPACTION)] if held and end < ledgers.end_position else held, default=(end, None))
 
 

@@ -126,7 +126,7 @@ def _publish(client: pulsar.Client, topic: str, publish: str) -> None:
 def _view(view: CompactedView, partition: int) -> str:
     opener = PayloadOpener(Keys("a"), pulsar.ConsumerCryptoFailureAction.FAIL)
     shown = []
-    for rows in view.rows_behind(partition, 0):
+    for rows in view.rows_after(partition, 0):
         for row in rows.to_pylist():
             payload = row["payload"]
             if any(row[name] for name in ENCODING_COLUMNS):
