@@ -34,7 +34,7 @@ def first_left(ranges_of: Iterable[Sequence[Range]], end: int) -> int:
 
 def begun_at(ranges_of: Sequence[Sequence[Range]], base: int, passed: np.ndarray, later: np.ndarray) -> list:
     """The ranges of each lane from *base* on, before which all is acknowledged. *passed* are lanes of entries between
-    the old base and this one, *later* of later ones."""
+    the old base and this one, *later* those of later entries."""
     gone = np.bincount(passed, minlength=len(ranges_of)).tolist()
     cut = [bool(ranges and count and ranges[0].size > count) for ranges, count in zip(ranges_of, gone, strict=True)]
     firsts = (base + first_met(later, np.array(cut))).tolist() if any(cut) else [base] * len(cut)
