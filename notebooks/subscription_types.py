@@ -98,7 +98,7 @@ print("Ben got after Anna left:", after)
 
 # MAGIC %md
 # MAGIC ## Who got what
-# MAGIC Bars with a dark edge are redeliveries.
+# MAGIC Hatched bars were delivered again: Anna left before she had acknowledged them.
 
 # COMMAND ----------
 

@@ -62,8 +62,7 @@ def who_got_what() -> matplotlib.axes.Axes:
     """Three consumers take turns; ``carl`` leaves, and his last messages go to the others again."""
     turns = [("anna", 0, 19), ("ben", 20, 34), ("carl", 35, 54), ("anna", 55, 69), ("ben", 70, 89), ("anna", 90, 99)]
     again = [("anna", 45, 49), ("ben", 50, 54)]
-    rows = [(*turn, 0) for turn in turns] + [(*turn, 1) for turn in again]
-    deliveries = pd.DataFrame(rows, columns=["consumer_name", "first", "last", "redelivery_count"])
+    deliveries = pd.DataFrame(turns + again, columns=["consumer_name", "first", "last"])
     return drawing.draw_who_got_what(deliveries, "orders", "billing")
 
 

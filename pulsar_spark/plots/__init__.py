@@ -63,8 +63,8 @@ def who_got_what(
 ) -> Axes:
     """Plot which positions of *topic* each consumer of *subscription* received, one bar per run of positions.
 
-    *spark* reads the root in the folder *root*; *partition* chooses a partition of a partitioned topic. Bars with a
-    dark edge are redeliveries.
+    *spark* reads the root in the folder *root*; *partition* chooses a partition of a partitioned topic.
+    Hatched bars were delivered again.
     """
     found = _events(spark, root, topic, subscription, partition, "event = 'delivered' AND first IS NOT NULL")
     return drawing.draw_who_got_what(found, topic, subscription, axes)
@@ -162,7 +162,7 @@ def _events(
     found = spark.table("history").filter((F.col("topic") == _full(topic)) & (F.col("partition") == partition))
     if subscription is not None:
         found = found.filter(F.col("subscription") == subscription)
-    columns = ("time", "event", "subscription", "consumer_name", "first", "last", "redelivery_count")
+    columns = ("time", "event", "subscription", "consumer_name", "first", "last")
     return found.filter(which).select(*columns).orderBy("time").toPandas()
 
 

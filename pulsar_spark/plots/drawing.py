@@ -1,5 +1,6 @@
 """What the pictures look like: each function draws pandas rows on *axes* and returns them; None makes a new figure."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 import matplotlib.pyplot as plt
@@ -46,27 +47,29 @@ def draw_rounds(rounds: pd.DataFrame, axes: Axes | None = None) -> Axes:
     axes = _axes(axes)
     for number, (broker, of_one) in enumerate(rounds.groupby("broker_id", sort=False)):
         per_second = of_one.set_index("time")["broker_id"].resample("1s").count()
-        axes.step(per_second.index, per_second, where="mid", label=f"broker {str(broker)[:8]}", **_line(number))
+        axes.step(per_second.index, per_second, where="mid", label=_shortened(f"broker {broker}"), **_line(number))
     axes.set_ylim(bottom=0)
     return _over_time(axes, "Rounds", "rounds per second")
 
 
 def draw_who_got_what(deliveries: pd.DataFrame, topic: str, subscription: str, axes: Axes | None = None) -> Axes:
-    """Draw a bar from ``first`` to ``last`` in the row of ``consumer_name``, with an edge where ``redelivery_count`` is
-    above zero.
+    """Draw a bar from ``first`` to ``last`` in the row of ``consumer_name``, hatched where an earlier row has some of
+    these positions. Rows are in the order of time.
     """
-    axes = _axes(axes)
+    axes, deliveries = _axes(axes), deliveries.assign(is_again=_repetitions(deliveries["first"], deliveries["last"]))
     names = sorted(deliveries["consumer_name"].dropna().unique())
     for number, name in enumerate(names):
         of_one = deliveries[deliveries["consumer_name"] == name]
-        runs = list(zip(of_one["first"], of_one["last"] - of_one["first"] + 1))
-        edges = ["black" if count else "none" for count in of_one["redelivery_count"].fillna(0)]
-        axes.broken_barh(runs, (number - 0.4, 0.8), facecolors=COLOURS[number % len(COLOURS)], edgecolors=edges)
+        for is_again, runs in of_one.groupby("is_again"):
+            bars = list(zip(runs["first"], runs["last"] - runs["first"] + 1))
+            look = {"hatch": "//", "edgecolors": "black"} if is_again else {"edgecolors": "none"}
+            axes.broken_barh(bars, (number - 0.4, 0.8), facecolors=COLOURS[number % len(COLOURS)], **look)
     axes.set(title=f"Who got what of {topic}, {subscription}", xlabel="position", ylabel="consumer")
     axes.set_yticks(range(len(names)), names)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if (deliveries["redelivery_count"] > 0).any():
-        axes.legend(handles=[Patch(facecolor="white", edgecolor="black", label="redelivered")])
+    if deliveries["is_again"].any():
+        again = Patch(facecolor="white", edgecolor="black", hatch="//", label="delivered again")
+        axes.legend(handles=[again], loc="center left", bbox_to_anchor=(1, 0.5))
     return axes
 
 
@@ -110,6 +113,26 @@ def draw_message_history(events: pd.DataFrame, topic: str, position: int, axes: 
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(-0.5, max(len(names), 1) - 0.3)
     return _over_time(axes, f"Entry {position} of {topic}", "subscription")
+
+
+def _repetitions(firsts: Iterable[int], lasts: Iterable[int]) -> list[bool]:
+    """Whether each range shares a number with an earlier one.
+
+    >>> _repetitions([0, 10, 5, 20], [9, 19, 6, 29])
+    [False, False, True, False]
+    """
+    found, begins, ends = [], [], []  # those before, joined where they touch the same numbers, in order
+    for first, last in zip(firsts, lasts, strict=True):
+        low, high = bisect_left(ends, first), bisect_right(begins, last)
+        found.append(low < high)
+        if low < high:
+            first, last = min(first, begins[low]), max(last, ends[high - 1])
+        begins[low:high], ends[low:high] = [first], [last]
+    return found
+
+
+def _shortened(label: str, most: int = 40) -> str:
+    return label if len(label) <= most else f"{label[: most // 2]}…{label[-most // 2 + 1 :]}"
 
 
 def _axes(axes: Axes | None) -> Axes:
