@@ -82,8 +82,8 @@ def test_what_came_by_lane_is_acknowledged_by_its_round_where_no_row_decides(spa
     ranges = [(0, 0, 9, 6), (1, 0, 4, 6), (1, 7, 9, 6), (1, 10, 20, 7)]
     lane_ranges = tuple(LaneRange(PositionRange(*place), even, 3, round) for *place, round in ranges)
 
-    def exact(delivery, is_asked):
-        assert [is_asked(each) for each in lane_ranges] == [True, False, False, False]
+    def exact(delivery, is_selected):
+        assert [is_selected(each) for each in lane_ranges] == [True, False, False, False]
         return replace(delivery, ranges=(PositionRange(0, 2, 4), PositionRange(0, 9, 9), *delivery.ranges[1:]))
 
     assert replace(DELIVERY, ranges=lane_ranges).messages == 12

@@ -109,7 +109,7 @@ def test_the_log_is_looked_at_often_only_while_nothing_is_handled(served):
     looks, consumptions = [], []
 
     def is_hurried(consumption):
-        return consumption._line.channel in consumption._line.channel._rounds._eager
+        return consumption._connection.channel in consumption._connection.channel._rounds._eager
 
     def handle(messages, delivery):
         assert eventually(lambda: consumptions)
@@ -266,8 +266,10 @@ def test_what_others_hold_is_counted_and_not_looked_at(served, is_by_lane, monke
     ):
         theirs = sum(sticky_key_hash(key_of(each).encode()) % 65536 < 32768 for each in range(100))
         assert eventually(lambda: len(mine.positions) == 100 - theirs)
-        assert eventually(lambda: +served.cursor("t", "s").unacked == {stuck_one._line.membership.consumer_id: theirs})
-        ledgers, me = LedgerIndex(served.layout), other._line.membership.consumer_id
+        assert eventually(
+            lambda: +served.cursor("t", "s").unacked == {stuck_one._connection.membership.consumer_id: theirs}
+        )
+        ledgers, me = LedgerIndex(served.layout), other._connection.membership.consumer_id
         make = partial(backlog.Backlog, served.layout, other._topic, [-1], "s", ledgers)
         assert eventually(lambda: make().is_handled(me, {}))
         release.set()
@@ -328,12 +330,12 @@ def send_by_lane(served, consumption) -> list[int]:
     hashes = [sticky_key_hash(key_of(position).encode()) for position in range(40)]
     lanes = lanes_of(OwnedRange(0, 32767, "me"), OwnedRange(32768, 65535, "other"))
     mine = [position for position, each in enumerate(hashes) if each % 65536 < 32768]
-    me = consumption._line.membership.consumer_id
+    me = consumption._connection.membership.consumer_id
     ranges = [Range(at, at, "pending", me if at in mine else "other", 1000, 0, None, None, 1) for at in range(40)]
     cursor = served.cursor("t", "s")
     facts, pages = in_lanes(cursor.key, cursor.topic, lanes, hashes, ranges)
     rows = rows_of_round(1000, [{"kind": "round", "requests_version": 1 << 40}, *facts], pages)
-    inbox = consumption._line.channel._inbox
+    inbox = consumption._connection.channel._inbox
     inbox.dispatch(rows.select(COLUMNS), inbox.wanted())
     return mine
 

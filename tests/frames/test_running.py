@@ -122,7 +122,7 @@ def test_a_consumer_says_what_it_consumes_and_what_ended_it(served):
 
 def test_who_lost_what_it_held_says_so_and_goes_on(served, caplog):
     with run(served, "mine") as consumption:
-        served.end_lease(consumption._line.membership.consumer_id)
+        served.end_lease(consumption._connection.membership.consumer_id)
         eventually(lambda: len(served.asked("subscribe")) == 2)
         assert consumption.is_active
     assert "lost its messages (lease ended): it subscribes again" in caplog.text

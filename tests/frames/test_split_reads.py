@@ -66,8 +66,8 @@ def dealt(spark, topic, folders):
     key = topic.topic_id, "s", ROUND
     for consumer_id in "ab":
         split_reads.enter(consumer_id, spark)
-    split_reads.arrived(key, -1, "a", lambda: rows)
-    split_reads.arrived(key, -1, "b", lambda: rows)
+    split_reads.note_delivery(key, -1, "a", lambda: rows)
+    split_reads.note_delivery(key, -1, "b", lambda: rows)
     yield found
     for consumer_id in "ab":
         split_reads.leave(consumer_id)
@@ -95,12 +95,12 @@ def test_files_are_split_once_and_go_with_the_answers(spark, layout, topic, deal
     assert read(spark, layout, topic, "a", dealt["a"]).count()
     (folder,) = folders.iterdir()
     assert {each.name for each in folder.iterdir()} == {"a", "b", ".held"}
-    split_reads.answered("a", ROUND)
+    split_reads.release_up_to("a", ROUND)
     assert {each.name for each in folder.iterdir()} == {"b", ".held"}
-    split_reads.answered("b", ROUND - 1)
+    split_reads.release_up_to("b", ROUND - 1)
     assert read(spark, layout, topic, "b", dealt["b"]).count()
     assert [*folders.iterdir()] == [folder]
-    split_reads.answered("b", ROUND)
+    split_reads.release_up_to("b", ROUND)
     assert not [*folders.iterdir()]
 
 

@@ -115,8 +115,8 @@ class Caller:
     def _look(self, delivery: Delivery, parts: Sequence[Parts]) -> tuple[Unreadable, DataFrame | None]:
         """Decode a delivery: its unreadable messages, and the decoded frame if it is kept."""
         is_kept = has_context(self._spark) and self._is_small(delivery)
-        asked = (self._needed() or DELIVERED) if is_kept else ("payload",)
-        columns = list(dict.fromkeys([*asked, *ENCODING_COLUMNS, "batch_index"]))
+        wanted = (self._needed() or DELIVERED) if is_kept else ("payload",)
+        columns = list(dict.fromkeys([*wanted, *ENCODING_COLUMNS, "batch_index"]))
         decoded = self._decoding.decoded(self._stored(delivery, parts, columns))
         kept = decoded.persist() if is_kept else None
         try:
@@ -134,12 +134,12 @@ class Caller:
 
     def _is_decoded(self, delivery: Delivery) -> bool:
         """Whether the function gets payloads that may be compressed or encrypted."""
-        is_asked = self._with_payload and "payload" in (self._columns or DELIVERED)
-        return is_asked and has_encoded(self._topic, self.ledgers, delivery)
+        is_wanted = self._with_payload and "payload" in (self._columns or DELIVERED)
+        return is_wanted and has_encoded(self._topic, self.ledgers, delivery)
 
-    def exact(self, delivery: Delivery, is_asked: Callable[[LaneRange], bool] = lambda range_: True) -> Delivery:
-        """The delivery with positions for the lane ranges that *is_asked* selects, by default all."""
-        return replace(delivery, ranges=exact(self._topic, self.ledgers, delivery.ranges, is_asked))
+    def exact(self, delivery: Delivery, is_selected: Callable[[LaneRange], bool] = lambda range_: True) -> Delivery:
+        """The delivery with positions for the lane ranges that *is_selected* selects, by default all."""
+        return replace(delivery, ranges=exact(self._topic, self.ledgers, delivery.ranges, is_selected))
 
     def _read(self, delivery: Delivery, parts: Sequence[Parts], decoded: DataFrame | None) -> DataFrame:
         needed = self._needed()

@@ -21,11 +21,11 @@ from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, UnknownError
 from pulsar_spark.frames.consuming import running
 from pulsar_spark.frames.consuming.backlog import Backlog
 from pulsar_spark.frames.consuming.backoff import Backoff
+from pulsar_spark.frames.consuming.broker_connection import BrokerConnection
 from pulsar_spark.frames.consuming.call import Caller
 from pulsar_spark.frames.consuming.key_order import KeyOrder
-from pulsar_spark.frames.consuming.line import Line
 from pulsar_spark.frames.consuming.membership import Failed, Lost, Membership, SubscribeOptions
-from pulsar_spark.frames.consuming.progress import Progress, fields, told
+from pulsar_spark.frames.consuming.progress import Progress, as_sentence, fields
 from pulsar_spark.frames.consuming.rewinding import Rewinding
 from pulsar_spark.frames.deliveries import split_reads
 from pulsar_spark.frames.deliveries.delivery import Acknowledged, Answer, Delivery, messages_by_partition, without
@@ -87,7 +87,7 @@ class Consuming:
             self._rewinding = Rewinding(clock, options.letters.max_redeliver_count if options.letters else 0)
         self._backlog = Backlog(layout, topic, partitions, options.subscription, ledgers) if available_now else None
         self._key_order = KeyOrder(topic, ledgers, is_final=available_now) if options.is_key_shared else None
-        self._line = Line(  # last: it watches the root until hang_up
+        self._connection = BrokerConnection(  # last: it watches the root until disconnect
             spark,
             layout,
             topic,
@@ -97,31 +97,31 @@ class Consuming:
             max_messages=max_messages,
             timeout=timeout,
             stopping=self._stopping,
-            tell=lambda *event: self._events.put(event),
+            notify=lambda *event: self._events.put(event),
             moved=self._moved,
             follows=not available_now,
         )
-        self._progress = Progress(str(self._line), clock)
+        self._progress = Progress(str(self._connection), clock)
         self._thread = threading.Thread(
             target=self._run, name=f"pulsar-spark-consume-{options.subscription}", daemon=True
         )
 
     @property
     def _options(self) -> SubscribeOptions:
-        return self._line.options
+        return self._connection.options
 
     @property
     def seat(self) -> running.Seat:
         """The subscription and root that the consumer is connected to."""
-        return self._line.seat
+        return self._connection.seat
 
     def _moved(self) -> None:
-        ledgers = self._caller.ledgers = self._line.ledgers
+        ledgers = self._caller.ledgers = self._connection.ledgers
         if self._key_order is not None:
             self._key_order.follow(ledgers)
         if self._backlog is not None:
-            self._backlog.follow(self._line.layout, ledgers)
-        self._open_sink(self._line.layout, self._options.subscription)
+            self._backlog.follow(self._connection.layout, ledgers)
+        self._open_sink(self._connection.layout, self._options.subscription)
 
     def _open_sink(self, layout: Layout, subscription: str) -> None:
         """Open a sink that writes exactly once, on the root whose rounds record its deliveries."""
@@ -129,12 +129,12 @@ class Consuming:
             self._caller.function.open(layout, self._topic.topic_id, subscription)
 
     def _run(self) -> None:
-        self._line.hurry(1)
+        self._connection.hurry(1)
         error: BaseException | None = UnknownError("the consumer's thread ended: see its traceback")
         try:
             while not self._stopping.is_set() and not self._is_done():
                 self._progress.look()
-                self._line.follow_partitions()
+                self._connection.follow_partitions()
                 self._take()
                 self._rewind()
                 if self._waiting is not None and not self._stopping.is_set() and not self._backoff.seconds_left:
@@ -149,20 +149,22 @@ class Consuming:
 
     def _finish(self) -> None:
         try:
-            self._line.leave()
+            self._connection.leave()
         except PulsarSparkError as failed:
             self._error = self._error or failed
         finally:
             totals = self._progress.totals
             level = logging.ERROR if self._error else logging.INFO
-            log.log(level, "%s ended: %s", self._line, told(totals), exc_info=self._error, extra=fields(totals))
+            log.log(
+                level, "%s ended: %s", self._connection, as_sentence(totals), exc_info=self._error, extra=fields(totals)
+            )
             running.leave(self)
             self._ended.set()
 
     def _is_done(self) -> bool:
         if self._backlog is None or self._waiting is not None or not self._events.empty():
             return False
-        return self._backlog.is_handled(self._line.membership.consumer_id, self._given_back)
+        return self._backlog.is_handled(self._connection.membership.consumer_id, self._given_back)
 
     def _take(self) -> None:
         """Take all waiting events; without any, wait a little for one."""
@@ -179,7 +181,7 @@ class Consuming:
             return
 
     def _take_event(self, membership: Membership | None, event: Delivery | Lost | Failed | None) -> None:
-        if membership is not self._line.membership:
+        if membership is not self._connection.membership:
             return
         if isinstance(event, Delivery):
             event = self._in_order(replace(event, ranges=self._exact(event.ranges, lambda range_: range_.is_batch)))
@@ -192,7 +194,7 @@ class Consuming:
                     f"subscription {self._options.subscription!r} of {str(self._topic.name)!r} was {event.text}"
                 )
             log.warning(
-                "%s lost its messages (%s): it subscribes again", self._line, event.text or "the cursor was moved"
+                "%s lost its messages (%s): it subscribes again", self._connection, event.text or "the cursor was moved"
             )
             self._begin_anew()
 
@@ -202,7 +204,7 @@ class Consuming:
             self._rewinding.forget()
         if self._key_order is not None:
             self._key_order.forget()
-        self._line.join_anew()
+        self._connection.join_anew()
 
     def _in_order(self, delivery: Delivery) -> Delivery:
         """A new delivery without messages that come too early for the order of their keys, which are given back."""
@@ -210,7 +212,7 @@ class Consuming:
             return delivery
         ranges = self._not_given_back(delivery)
         kept, early = self._key_order.in_order(ranges, delivery.requests_version)
-        self._ask_for_more(delivery, but=kept)
+        self._grant_permits(delivery, but=kept)
         if early:
             self._send(Answer([], [], unseen=early), [])
         return replace(delivery, ranges=kept)
@@ -220,43 +222,45 @@ class Consuming:
         return without(ranges, self._given_back)
 
     def _exact(
-        self, ranges: Sequence[PositionRange | LaneRange], is_asked: Callable[[LaneRange], bool]
+        self, ranges: Sequence[PositionRange | LaneRange], is_selected: Callable[[LaneRange], bool]
     ) -> tuple[PositionRange | LaneRange, ...]:
-        return exact(self._topic, self._line.ledgers, ranges, is_asked)
+        return exact(self._topic, self._connection.ledgers, ranges, is_selected)
 
     def _rewind(self) -> None:
         if self._rewinding is None or not self._rewinding.is_awaiting:
             return
-        self._line.flow(self._rewinding.due_permits())
-        if self._rewinding.is_over(self._line.layout, self._topic.topic_id, self._options.subscription):
-            log.info("%s: the messages that it gave back were acknowledged meanwhile: it subscribes again", self._line)
+        self._connection.flow(self._rewinding.due_permits())
+        if self._rewinding.is_over(self._connection.layout, self._topic.topic_id, self._options.subscription):
+            log.info(
+                "%s: the messages that it gave back were acknowledged meanwhile: it subscribes again", self._connection
+            )
             self._begin_anew()
 
     def _handle(self, delivery: Delivery) -> None:
         began = time.monotonic()
         if self._rewinding is not None:
             delivery, permits = self._rewinding.in_order(delivery)
-            self._line.flow(permits)
+            self._connection.flow(permits)
             if not delivery.ranges:
                 return
-        self._ask_for_more(delivery)
+        self._grant_permits(delivery)
         delivery = replace(delivery, ranges=self._not_given_back(delivery))
         try:
-            found = remaining(self._spark, self._topic, self._line.ledgers, delivery)
+            found = remaining(self._spark, self._topic, self._connection.ledgers, delivery)
         except (PySparkException, Py4JError, OSError) as failed:
             if self._is_end_of_spark(failed):
                 return
             raise
-        self._tell_missing(found)
+        self._report_missing(found)
         if not found.ranges:
             return
         delivery = replace(delivery, ranges=found.ranges)
-        self._line.hurry(-1)  # what arrives meanwhile waits for the function anyway
+        self._connection.hurry(-1)  # what arrives meanwhile waits for the function anyway
         try:
-            called = self._caller.call(delivery, self._options.letters, self._line.membership.row, found.parts)
+            called = self._caller.call(delivery, self._options.letters, self._connection.membership.row, found.parts)
         finally:
-            self._line.hurry(1)
-        split_reads.answered(delivery.consumer_id, delivery.round)
+            self._connection.hurry(1)
+        split_reads.release_up_to(delivery.consumer_id, delivery.round)
         reply, letters, error, unreadable = called
         if error is None:
             self._backoff.succeeded()
@@ -265,7 +269,7 @@ class Consuming:
         else:
             self._take_error(delivery, error)
         self._send(reply, letters)
-        self._tell_unreadable(unreadable)
+        self._report_unreadable(unreadable)
         if reply.given_back and self._waiting is not None:
             self._waiting = self._in_order(self._waiting)
         pause = self._backoff.seconds_left if error else 0.0
@@ -279,7 +283,7 @@ class Consuming:
             deleted=found.deleted_messages,
         )
 
-    def _tell_missing(self, found: Remaining) -> None:
+    def _report_missing(self, found: Remaining) -> None:
         """Acknowledge deleted messages; report lost ones as an error."""
         self._send(Answer([Acknowledged(*place) for place in found.deleted], []), [])
         if found.error is None:
@@ -289,15 +293,15 @@ class Consuming:
         self._progress.missing(found.deleted_messages, found.error)
         self._wait_for(found.lost, found.error)
 
-    def _tell_unreadable(self, found: Unreadable) -> None:
+    def _report_unreadable(self, found: Unreadable) -> None:
         if found.discarded:
-            log.warning("%s: %d entries cannot be decrypted and are discarded", self._line, len(found.discarded))
+            log.warning("%s: %d entries cannot be decrypted and are discarded", self._connection, len(found.discarded))
         if found.error is not None:
             self._wait_for([(partition, at, at) for partition, at in found.kept], found.error)
 
     def _wait_for(self, places: list[tuple[int, int, int]], error: PulsarSparkError) -> None:
         """Log *error* for messages that stay unacknowledged, and stop if so configured."""
-        log.error("%s: %s", self._line, error)
+        log.error("%s: %s", self._connection, error)
         for partition, first, last in places if self._backlog is not None else ():
             self._given_back.setdefault(partition, []).append((first, last))
         if self._stops_on_error or self._backlog is not None:
@@ -322,7 +326,7 @@ class Consuming:
             what = f"error {self._backoff.failures} in a row, the next call is in {shown_seconds(pause)}"
         log.warning(
             "%s: the function raised, %d messages of round %d are given back; %s",
-            self._line,
+            self._connection,
             delivery.messages,
             delivery.round,
             what,
@@ -343,9 +347,9 @@ class Consuming:
             self._stopping.set()
         return True
 
-    def _ask_for_more(self, delivery: Delivery, but: Sequence[PositionRange | LaneRange] = ()) -> None:
+    def _grant_permits(self, delivery: Delivery, but: Sequence[PositionRange | LaneRange] = ()) -> None:
         """Grant permits for the delivered messages, *but* those of some ranges."""
-        self._line.flow(messages_by_partition(delivery.ranges) - messages_by_partition(but))
+        self._connection.flow(messages_by_partition(delivery.ranges) - messages_by_partition(but))
 
     def _send(self, reply: Answer, rows: list[dict]) -> None:
         delays = []
@@ -359,8 +363,8 @@ class Consuming:
                 self._rewinding.given_back(range_, delays[-1])
         for range_ in reply.unseen if self._backlog is not None else ():
             self._given_back.setdefault(range_.partition, []).append((range_.first, range_.last))
-        rows += self._line.membership.answer_rows(reply, delays)
+        rows += self._connection.membership.answer_rows(reply, delays)
         back = [*reply.given_back, *reply.unseen]
         committed = self._key_order.given_back(back) if self._key_order and back else None
         if rows:
-            self._line.channel.submit(rows, is_urgent=True, committed=committed)
+            self._connection.channel.submit(rows, is_urgent=True, committed=committed)

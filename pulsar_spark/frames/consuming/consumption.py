@@ -75,11 +75,11 @@ class Consumption(Described, Consuming):
         The call waits for the end, for at most *timeout* seconds. It does not wait with a *timeout* of 0 (for signal
         handlers), nor when the function itself calls it. It never raises.
         """
-        self._ask_to_stop()
+        self._request_stop()
         if threading.current_thread() is not self._thread and timeout != 0 and not self._ended.wait(timeout):
             log.warning(
                 "%s: its function did not return within %s after stop(); stop() does not wait any longer",
-                self._line,
+                self._connection,
                 shown_seconds(timeout),
             )
 
@@ -107,7 +107,7 @@ class Consumption(Described, Consuming):
     def __exit__(self, *_) -> None:
         self.stop(STOP_SECONDS)
 
-    def _ask_to_stop(self) -> None:
+    def _request_stop(self) -> None:
         """Make the thread end; safe in a signal handler."""
         self._stopping.set()
         self._events.put((None, None))
@@ -116,17 +116,17 @@ class Consumption(Described, Consuming):
         is_joined = False
         try:
             running.replace(self.seat, self._options.consumer_name, STOP_SECONDS)
-            self._line.join()
+            self._connection.join()
             is_joined = True
         except ConsumerBusy as refused:
             raise running.explained(refused, self.seat) from refused
         finally:
             if not is_joined:  # an interrupted cell, too, must leave no consumer that holds the subscription
                 self._ended.set()
-                self._line.hang_up()
+                self._connection.disconnect()
         log.info(
             "%s consumes (%s); a new subscription starts at %s",
-            self._line,
+            self._connection,
             self._options.subscription_type,
             self._options.initial_position,
         )

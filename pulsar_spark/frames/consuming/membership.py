@@ -61,10 +61,10 @@ class SubscribeOptions(NamedTuple):
     ) -> "SubscribeOptions":
         """Validated options; a missing consumer name is generated."""
         check_type_or_none(ConsumerKeySharedPolicy, key_shared_policy, "key_shared_policy")
-        asked = KEY_SHARED if subscription_type == "Key_Shared" else subscription_type  # the spelling of Java's client
+        is_of_java = subscription_type == "Key_Shared"  # the spelling of Java's client
         options = cls(
             check_subscription(subscription),
-            one_of("subscription_type", asked, SUBSCRIPTION_TYPES),
+            one_of("subscription_type", KEY_SHARED if is_of_java else subscription_type, SUBSCRIPTION_TYPES),
             check_own_name("consumer", consumer_name) if consumer_name else uuid.uuid4().hex[:10],
             one_of("initial_position", initial_position, INITIAL_POSITIONS),
             priority_level,
@@ -112,7 +112,7 @@ class _Arriving(NamedTuple):
 
 
 class Membership:
-    """One consumer id's subscriptions. *tell* is called in the channel's thread with this membership and a Delivery,
+    """One consumer id's subscriptions. *notify* is called in the channel's thread with this membership and a Delivery,
     Lost or Failed."""
 
     def __init__(
@@ -121,15 +121,15 @@ class Membership:
         topic: Topic,
         partitions: list[int],
         options: SubscribeOptions,
-        tell: Callable[["Membership", Delivery | Lost | Failed], None],
+        notify: Callable[["Membership", Delivery | Lost | Failed], None],
     ):
         self.consumer_id = uuid.uuid4().hex
-        self._channel, self._topic, self._partitions, self._options, self._tell = (
+        self._channel, self._topic, self._partitions, self._options, self._notify = (
             channel,
             topic,
             partitions,
             options,
-            tell,
+            notify,
         )
         self._arriving: dict[tuple[int, int], _Arriving] = {}
 
@@ -221,7 +221,7 @@ class Membership:
     ) -> None:
         """Collect a round's ranges and its *chunked* messages, to pass them on together."""
         if not self._arriving:
-            self._channel.call_later(0, self._tell_arrived)
+            self._channel.call_later(0, self._notify_arrived)
         arriving = self._arriving.setdefault((round_number, requests_version), _Arriving([], []))
         arriving.ranges.append(range_)
         arriving.chunked.extend(chunked)
@@ -229,12 +229,12 @@ class Membership:
     def arrived_by_lane(self, round_number: int, partition: int, dealt: split_reads.Dealt) -> None:
         """Note that a round delivered by lane on a partition; *dealt* gives what it dealt."""
         key = self._topic.topic_id, self._options.subscription, round_number
-        split_reads.arrived(key, partition, self.consumer_id, dealt)
+        split_reads.note_delivery(key, partition, self.consumer_id, dealt)
 
-    def _tell_arrived(self) -> None:
+    def _notify_arrived(self) -> None:
         arriving, self._arriving = self._arriving, {}
         for (round_number, requests_version), found in sorted(arriving.items(), key=lambda each: each[0]):
-            self._tell(
+            self._notify(
                 self,
                 Delivery(
                     str(self._topic.name),
@@ -249,10 +249,10 @@ class Membership:
             )
 
     def lost(self, text: str | None) -> None:
-        self._tell(self, Lost(text))
+        self._notify(self, Lost(text))
 
     def failed(self, error: PulsarSparkError) -> None:
-        self._tell(self, Failed(error))
+        self._notify(self, Failed(error))
 
 
 class _PartitionMembership:

@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 from pulsar_spark.frames.deliveries.delivery import Answer, Delivery
 
-LINE_SECONDS = 60.0
+LOG_SECONDS = 60.0
 COUNTS = ("deliveries", "messages", "acknowledged", "given_back", "put_off", "failures")
 log = logging.getLogger(__name__)
 
 
 class Progress:
-    """The progress of one consumer. *who* is its name in the log; *clock* counts monotonic seconds."""
+    """The progress of one consumer. *consumer* is its name in the log; *clock* counts monotonic seconds."""
 
-    def __init__(self, who: str, clock: Callable[[], float] = time.monotonic):
-        self._who, self._clock, self._since = who, clock, clock()
+    def __init__(self, consumer: str, clock: Callable[[], float] = time.monotonic):
+        self._consumer, self._clock, self._since = consumer, clock, clock()
         self._minute = Counter()
         self.totals = Counter()
         self.last: dict | None = None
@@ -72,14 +72,14 @@ class Progress:
     def look(self) -> None:
         """Write the log line if a minute with any activity is over."""
         elapsed = self._clock() - self._since
-        if elapsed < LINE_SECONDS:
+        if elapsed < LOG_SECONDS:
             return
         minute, self._minute, self._since = self._minute, Counter(), self._clock()
         if minute:
-            log.info("%s: %s", self._who, told(minute, elapsed), extra=fields(minute))
+            log.info("%s: %s", self._consumer, as_sentence(minute, elapsed), extra=fields(minute))
 
 
-def told(counts: Counter, seconds: float | None = None) -> str:
+def as_sentence(counts: Counter, seconds: float | None = None) -> str:
     """Counts as a sentence."""
     span = "" if seconds is None else f" in {seconds:.0f} s"
     return (

@@ -125,16 +125,17 @@ def _sizes(parts: Parts) -> dict[int, tuple[int, set[int | None]]]:
     if not len(begins):
         return {}
     totals = np.add.reduceat(parts.sizes, begins)
-    said = np.where(parts.said == NOTHING, np.repeat(totals, np.diff(np.append(begins, len(parts.said)))), parts.said)
-    bounds = (each.reduceat(said, begins).tolist() for each in (np.minimum, np.maximum))
+    counts = np.diff(np.append(begins, len(parts.stated_sizes)))
+    stated = np.where(parts.stated_sizes == NOTHING, np.repeat(totals, counts), parts.stated_sizes)
+    bounds = (each.reduceat(stated, begins).tolist() for each in (np.minimum, np.maximum))
     return {
         last: (total, {least, most})
         for last, total, least, most in zip(parts.lasts[begins].tolist(), totals.tolist(), *bounds)
     }
 
 
-def _wrong(total: int, said: Iterable[int | None]) -> str | None:
-    if wrong := wrong_size(total, said):
+def _wrong(total: int, stated_sizes: Iterable[int | None]) -> str | None:
+    if wrong := wrong_size(total, stated_sizes):
         return wrong
     if total > MOST_BYTES:
         return TOO_LARGE % total

@@ -111,7 +111,7 @@ class Answer(NamedTuple):
 def answer(
     delivery: Delivery,
     result: object,
-    exact: Callable[[Delivery, Callable[[LaneRange], bool]], Delivery] = lambda delivery, is_asked: delivery,
+    exact: Callable[[Delivery, Callable[[LaneRange], bool]], Delivery] = lambda delivery, is_selected: delivery,
 ) -> Answer:
     """Turn a function's *result* into an answer; :class:`InvalidMessage` for an invalid frame. *exact* converts the
     lane ranges that its predicate selects to positions."""

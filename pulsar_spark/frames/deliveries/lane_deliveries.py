@@ -61,15 +61,15 @@ def exact(
     topic: Topic,
     ledgers: LedgerIndex,
     ranges: Iterable[PositionRange | LaneRange | DueRange],
-    is_asked: Callable[[LaneRange], bool] = lambda range_: True,
+    is_selected: Callable[[LaneRange], bool] = lambda range_: True,
 ) -> tuple[PositionRange | LaneRange, ...]:
-    """Convert due ranges, and the lane ranges that *is_asked* selects, to ranges of positions.
+    """Convert due ranges, and the lane ranges that *is_selected* selects, to ranges of positions.
 
     Entries that are gone, but may have been sent (protocol.keys.lanes), are found missing later.
     """
     found: list[PositionRange | LaneRange] = []
     for each in ranges:
-        if isinstance(each, LaneRange) and is_asked(each):
+        if isinstance(each, LaneRange) and is_selected(each):
             found += _exact(topic, ledgers, each)
         elif isinstance(each, DueRange):
             stretches = ranges_of(np.sort(each.positions))

@@ -82,8 +82,8 @@ def same_in_all(jobs: Sequence[Job], groups: Sequence[pq.RowGroupMetaData]) -> d
 def _only_values(group: pq.RowGroupMetaData) -> Iterator[tuple[str, object]]:
     for chunk in map(group.column, range(group.num_columns)):
         known = chunk.statistics if chunk.path_in_schema in _OF_A_PUBLISH else None
-        is_told = known is not None and known.has_min_max and known.has_null_count and not known.null_count
-        if is_told and known.min == known.max:
+        has_statistics = known is not None and known.has_min_max and known.has_null_count and not known.null_count
+        if has_statistics and known.min == known.max:
             yield chunk.path_in_schema, pa.scalar(known.min, MESSAGES.schema.field(chunk.path_in_schema).type).as_py()
 
 

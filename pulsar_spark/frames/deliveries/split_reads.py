@@ -43,7 +43,7 @@ RoundKey = tuple[str, str, int]
 """Topic id, subscription and round."""
 
 
-class _Asked(NamedTuple):
+class _SplitKey(NamedTuple):
     """What consumers must have in common to share a split."""
 
     spark: int
@@ -59,7 +59,7 @@ class _Round:
     open: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
     folder: SplitFolder | None = None
-    asked: _Asked | None = None
+    split_key: _SplitKey | None = None
     ranges: dict[str, set[LaneRange]] = field(default_factory=dict)
     """The ranges of each consumer for whom rows were split."""
     same: Mapping[str, object] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def enter(consumer_id: str, spark: SparkSession) -> None:
         _members[consumer_id] = id(spark)
 
 
-def arrived(key: RoundKey, partition: int, consumer_id: str, dealt: Dealt) -> None:
+def note_delivery(key: RoundKey, partition: int, consumer_id: str, dealt: Dealt) -> None:
     """Note that a round delivered by lane to a consumer; *dealt* gives what it dealt to all on this partition."""
     with _lock:
         if consumer_id in _members:
@@ -87,21 +87,21 @@ def arrived(key: RoundKey, partition: int, consumer_id: str, dealt: Dealt) -> No
             found.open.add(consumer_id)
 
 
-def answered(consumer_id: str, last_round: int) -> None:
+def release_up_to(consumer_id: str, last_round: int) -> None:
     """Release a consumer's parts of rounds up to *last_round*."""
-    _let_go(consumer_id, lambda key: key[2] <= last_round)
+    _release(consumer_id, lambda key: key[2] <= last_round)
 
 
 def leave(consumer_id: str) -> None:
     """Remove a consumer that left."""
     with _lock:
         _members.pop(consumer_id, None)
-    _let_go(consumer_id, lambda key: True)
+    _release(consumer_id, lambda key: True)
 
 
-def _let_go(consumer_id: str, is_meant: Callable[[RoundKey], bool]) -> None:
+def _release(consumer_id: str, is_selected: Callable[[RoundKey], bool]) -> None:
     with _lock:
-        found = [(key, each) for key, each in _rounds.items() if consumer_id in each.open and is_meant(key)]
+        found = [(key, each) for key, each in _rounds.items() if consumer_id in each.open and is_selected(key)]
         for key, each in found:
             each.open.discard(consumer_id)
             if not each.open:
@@ -130,12 +130,12 @@ def read_split(
     counts = {each.position_range.redelivery_count for each in ranges}
     if len(counts) > 1:
         return None
-    asked, parts = _Asked(id(spark), tuple(names)), []
+    split_key, parts = _SplitKey(id(spark), tuple(names)), []
     for number in {each.round for each in ranges}:
         with _lock:
             found = _rounds.get((topic.topic_id, subscription, number))
         mine = {each for each in ranges if each.round == number}
-        folder = None if found is None else _folder_of(found, topic, ledgers, consumer_id, asked, mine)
+        folder = None if found is None else _folder_of(found, topic, ledgers, consumer_id, split_key, mine)
         if folder is None:
             return None
         parts.append(_rows_in(spark, folder, found.same).select(*names, *PLACE))
@@ -149,20 +149,20 @@ def _rows_in(spark: SparkSession, folder: AnyPath, same: Mapping[str, object]) -
 
 
 def _folder_of(
-    of_round: _Round, topic: Topic, ledgers: LedgerIndex, consumer_id: str, asked: _Asked, mine: set[LaneRange]
+    of_round: _Round, topic: Topic, ledgers: LedgerIndex, consumer_id: str, split_key: _SplitKey, mine: set[LaneRange]
 ) -> AnyPath | None:
     """The folder with a consumer's part of a round, or None; the first caller splits the round."""
     with of_round.lock:
-        if of_round.asked is None:
-            of_round.asked = asked
-            _split_round(of_round, topic, ledgers, asked)
+        if of_round.split_key is None:
+            of_round.split_key = split_key
+            _split_round(of_round, topic, ledgers, split_key)
         is_there = of_round.folder is not None and of_round.ranges.get(consumer_id) == mine
-        return of_round.folder.path / consumer_id if is_there and of_round.asked == asked else None
+        return of_round.folder.path / consumer_id if is_there and of_round.split_key == split_key else None
 
 
-def _split_round(of_round: _Round, topic: Topic, ledgers: LedgerIndex, asked: _Asked) -> None:
+def _split_round(of_round: _Round, topic: Topic, ledgers: LedgerIndex, split_key: _SplitKey) -> None:
     with _lock:
-        known = {consumer_id for consumer_id, spark in _members.items() if spark == asked.spark}
+        known = {consumer_id for consumer_id, spark in _members.items() if spark == split_key.spark}
     ranges: dict[str, set[LaneRange]] = {}
     for dealt in list(of_round.dealt.values()):
         for consumer_id, range_ in dealt():
@@ -181,7 +181,7 @@ def _split_round(of_round: _Round, topic: Topic, ledgers: LedgerIndex, asked: _A
     except OSError:
         return
     try:
-        Splitter(topic.path, ranges, asked.columns, folder.path).run(jobs)
+        Splitter(topic.path, ranges, split_key.columns, folder.path).run(jobs)
     except BaseException as error:
         folder.remove()
         if isinstance(error, READ_ERRORS):

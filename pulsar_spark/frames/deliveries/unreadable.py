@@ -131,14 +131,14 @@ def answered(answer: Answer, unreadable: Unreadable, handed_over: Delivery) -> A
     return answer._replace(acknowledged=acknowledged)
 
 
-def _keeping(said: Acknowledged, kept: Places) -> Iterable[Acknowledged]:
-    first = said.first
+def _keeping(acknowledged: Acknowledged, kept: Places) -> Iterable[Acknowledged]:
+    first = acknowledged.first
     for (partition, position), indexes in sorted(kept.items()):
-        if partition == said.partition and first <= position <= said.last:
+        if partition == acknowledged.partition and first <= position <= acknowledged.last:
             if first < position:
-                yield said._replace(first=first, last=position - 1)
-            others = () if said.ack_set is None else ack_sets.indexes(said.ack_set)
-            yield said._replace(first=position, last=position, ack_set=ack_sets.of_indexes({*indexes, *others}))
+                yield acknowledged._replace(first=first, last=position - 1)
+            others = () if acknowledged.ack_set is None else ack_sets.indexes(acknowledged.ack_set)
+            yield acknowledged._replace(first=position, last=position, ack_set=ack_sets.of_indexes({*indexes, *others}))
             first = position + 1
-    if first <= said.last:
-        yield said._replace(first=first)
+    if first <= acknowledged.last:
+        yield acknowledged._replace(first=first)

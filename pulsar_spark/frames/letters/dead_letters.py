@@ -147,18 +147,18 @@ def _no_letters(spark: SparkSession) -> DataFrame:
 
 
 def _described(messages: DataFrame, topic: str) -> DataFrame:
-    def told(name: str) -> Column:
+    def of_letter(name: str) -> Column:
         return F.col("properties")[name]
 
     batch_index = F.coalesce("batch_index", F.lit(-1))
     columns = {
         "message_id": F.format_string("(%d,%d,%d,%d)", "ledger_id", "entry_id", "partition", batch_index),
-        "origin_topic": told(REAL_TOPIC),
-        "origin_message_id": told(ORIGIN_MESSAGE_ID),
+        "origin_topic": of_letter(REAL_TOPIC),
+        "origin_message_id": of_letter(ORIGIN_MESSAGE_ID),
         "subscription": _subscription(topic),
-        "cause": F.coalesce(told(CAUSE), F.lit(UNKNOWN_CAUSE)),
-        "attempts": F.coalesce(told(ATTEMPTS).try_cast("int"), told(RECONSUME_TIMES).try_cast("int")),
-        "replays": F.coalesce(told(REPLAYS).try_cast("int"), F.lit(0)),
+        "cause": F.coalesce(of_letter(CAUSE), F.lit(UNKNOWN_CAUSE)),
+        "attempts": F.coalesce(of_letter(ATTEMPTS).try_cast("int"), of_letter(RECONSUME_TIMES).try_cast("int")),
+        "replays": F.coalesce(of_letter(REPLAYS).try_cast("int"), F.lit(0)),
     }
     return messages.withColumns(columns).select(*LETTER_COLUMNS)
 

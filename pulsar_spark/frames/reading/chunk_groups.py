@@ -59,14 +59,16 @@ def grouped_parts(
 def _with_sizes(parts: Parts, found: Sequence[pa.Table], *, is_kept: bool) -> Parts:
     if not found:
         nothing = np.zeros(0, np.int64)
-        return parts._replace(sizes=nothing, said=nothing, payloads=pa.array([], pa.binary()) if is_kept else None)
+        return parts._replace(
+            sizes=nothing, stated_sizes=nothing, payloads=pa.array([], pa.binary()) if is_kept else None
+        )
     rows = pa.concat_tables(found)
     positions = rows["position"].to_numpy()
     at = np.argsort(positions, kind="stable")
     at = at[np.searchsorted(positions, parts.positions, sorter=at)]
-    sizes, said = (rows[name].fill_null(NOTHING).to_numpy()[at] for name in (PAYLOAD_BYTES, SIZE))
+    sizes, stated_sizes = (rows[name].fill_null(NOTHING).to_numpy()[at] for name in (PAYLOAD_BYTES, SIZE))
     payloads = rows["payload"].combine_chunks().take(pa.array(at)).fill_null(b"") if is_kept else None
-    return parts._replace(sizes=sizes, said=said, payloads=payloads)
+    return parts._replace(sizes=sizes, stated_sizes=stated_sizes, payloads=payloads)
 
 
 def _messages(groups: DataFrame) -> Iterator[tuple[int, int, int, np.ndarray]]:

@@ -48,7 +48,7 @@ _SPAN = pa.struct({"run": pa.int32(), "first": pa.int64(), "last": pa.int64()})
 class Parts(NamedTuple):
     """Chunks in *partition*: their positions, and those of their messages' last chunks.
 
-    *sizes* are payload bytes, *said* the totals that chunks state (:data:`NOTHING` for null); None if not read.
+    *sizes* are payload bytes, *stated_sizes* the totals that chunks state (:data:`NOTHING` for null); None if not read.
     *payloads* are kept only if small.
     """
 
@@ -56,7 +56,7 @@ class Parts(NamedTuple):
     positions: np.ndarray
     lasts: np.ndarray
     sizes: np.ndarray | None = None
-    said: np.ndarray | None = None
+    stated_sizes: np.ndarray | None = None
     payloads: pa.BinaryArray | None = None
 
     @classmethod
@@ -68,9 +68,9 @@ class Parts(NamedTuple):
 
     def of_messages(self, lasts: Sequence[int]) -> "Parts":
         """The parts of the messages that end at *lasts*."""
-        is_asked = np.isin(self.lasts, lasts)
-        of_numbers = (each if each is None else each[is_asked] for each in self[1:-1])
-        payloads = None if self.payloads is None else self.payloads.filter(pa.array(is_asked))
+        is_selected = np.isin(self.lasts, lasts)
+        of_numbers = (each if each is None else each[is_selected] for each in self[1:-1])
+        payloads = None if self.payloads is None else self.payloads.filter(pa.array(is_selected))
         return Parts(self.partition, *of_numbers, payloads)
 
     @property

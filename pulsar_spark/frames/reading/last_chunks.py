@@ -52,8 +52,8 @@ def read_last_chunks(
     for partition, run, spans in run_spans:
         rows = rows_of_chunks(topic.path, run, spans, own)
         counts = [redelivery_counts.get((partition, position), 0) for position in rows["position"].to_pylist()]
-        said = {"partition": partition, "publish_id": run.publish_id, "ledger_id": run.ledger_id}
-        for name, value in said.items():
+        constants = {"partition": partition, "publish_id": run.publish_id, "ledger_id": run.ledger_id}
+        for name, value in constants.items():
             rows = rows.append_column(name, pa.repeat(pa.scalar(value, message_types(wanted).get(name)), rows.num_rows))
         rows = rows.append_column("redelivery_count", pa.array(counts, pa.int32()))
         found.append(rows.select(found[0].column_names))

@@ -17,7 +17,7 @@ from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.topics.topics import Topic
 
 _ROWS_AT_ONCE = 1 << 17
-_SAID = ("partition", "publish_id", "ledger_id", "first", "last", "to_position", PAYLOAD_ERROR)
+_COLUMNS = ("partition", "publish_id", "ledger_id", "first", "last", "to_position", PAYLOAD_ERROR)
 
 
 class LostEntries:
@@ -31,9 +31,10 @@ class LostEntries:
         for missing in self._reader.read(self._topic.path, run, columns=("uuid",)):
             if isinstance(missing, Missing) and missing.is_lost:
                 error = lost_error(self._topic.path, run, missing)
-                told = run.publish_id, run.ledger_id, f"{type(error).__name__}: {error}"
+                text = f"{type(error).__name__}: {error}"
+                place = run.publish_id, run.ledger_id
                 lost = [(first + run.to_position, last + run.to_position) for first, last in missing.entries]
-                self._rows += [(partition, *told[:2], *stretch, run.to_position, told[2]) for stretch in lost]
+                self._rows += [(partition, *place, *stretch, run.to_position, text) for stretch in lost]
                 return [run.part(*stretch) for stretch in Positions(lost).gaps(run.first_position, run.last_position)]
         return [run]
 
@@ -43,7 +44,7 @@ class LostEntries:
         if not self._rows:
             return None
         types: Mapping[str, pa.DataType] = message_types(names_of(columns)) | {"payload": pa.binary()}
-        stretches = local_frame(spark, pa.table(dict(zip(_SAID, map(list, zip(*self._rows))))))
+        stretches = local_frame(spark, pa.table(dict(zip(_COLUMNS, map(list, zip(*self._rows))))))
         entries = stretches.withColumn("position", F.explode(F.sequence("first", "last")))
         known = {name: F.col(name) for name in ("partition", "publish_id", "ledger_id", "position")}
         known |= {"entry_id": F.col("position") - F.col("to_position"), "redelivery_count": F.lit(0)}

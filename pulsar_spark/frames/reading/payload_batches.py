@@ -36,7 +36,7 @@ def key_reader_of(given: KeyReader | None) -> Callable[[], CryptoKeyReader] | No
     return given
 
 
-def made(key_reader: Callable[[], CryptoKeyReader] | None) -> CryptoKeyReader | None:
+def make_key_reader(key_reader: Callable[[], CryptoKeyReader] | None) -> CryptoKeyReader | None:
     """The key reader in a task; fails the job if the function made something else."""
     reader = None if key_reader is None else key_reader()
     if reader is not None and not isinstance(reader, CryptoKeyReader):

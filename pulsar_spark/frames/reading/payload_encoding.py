@@ -11,7 +11,13 @@ from pyspark.sql.functions import arrow_udf
 from pulsar_spark.client.model.enums import Compression, ProducerCryptoAction, ProducerCryptoFailureAction
 from pulsar_spark.errors import InvalidConfiguration, UnreadableMessage
 from pulsar_spark.frames.publishing.message_columns import REFUSED, spark_type
-from pulsar_spark.frames.reading.payload_batches import KeyReader, failure_action, in_pieces, key_reader_of, made
+from pulsar_spark.frames.reading.payload_batches import (
+    KeyReader,
+    failure_action,
+    in_pieces,
+    key_reader_of,
+    make_key_reader,
+)
 from pulsar_spark.payloads.compression import compression_name
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PayloadEncoder
 from pulsar_spark.payloads.encryption import Encryptor
@@ -73,7 +79,7 @@ class Encoding(NamedTuple):
 
         def stored(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
             try:
-                encryptor = Encryptor(names, made(key_reader)) if names else None
+                encryptor = Encryptor(names, make_key_reader(key_reader)) if names else None
                 encoder = PayloadEncoder(compression, encryptor, sends_unencrypted=sends_unencrypted)
                 for payloads in batches:
                     yield from in_pieces((_stored(each.as_py(), encoder) for each in payloads), _STORED)

@@ -18,7 +18,7 @@ from pulsar_spark.frames.reading.payload_batches import (
     failure_action,
     in_pieces,
     key_reader_of,
-    made,
+    make_key_reader,
     values_of,
 )
 from pulsar_spark.payloads.compression import SMALL_BYTES, uncompress_at_once
@@ -84,7 +84,7 @@ class Decoding(NamedTuple):
         def plain(
             batches: Iterator[tuple[pa.Array, pa.Array, pa.Array, pa.Array, pa.Array, pa.Array]],
         ) -> Iterator[pa.Array]:
-            decoder = PayloadDecoder(made(key_reader))
+            decoder = PayloadDecoder(make_key_reader(key_reader))
             for batch in batches:
                 yield from in_pieces(_plain_rows(decoder, batch), PLAIN)
 
@@ -101,7 +101,7 @@ def _plain_rows(decoder: PayloadDecoder, batch: Sequence[pa.Array]) -> Iterator[
     """The plain payload of each row, or an error, in full for the first of a kind in a batch."""
     payloads, *columns = batch
     values = {name: values_of(column) for name, column in zip(ENCODING_COLUMNS, columns)}
-    is_said: set[str] = set()
+    reported: set[str] = set()
     known = _at_once(payloads, values)
     for at, payload in enumerate(payloads):
         if (plain := known.get(at)) is not None:
@@ -116,8 +116,8 @@ def _plain_rows(decoder: PayloadDecoder, batch: Sequence[pa.Array]) -> Iterator[
             yield decoder.decode(stored, row.get), None
         except UnreadableMessage as failed:
             name = type(failed).__name__
-            yield None, f"{name}: {failed}" if name not in is_said else name
-            is_said.add(name)
+            yield None, f"{name}: {failed}" if name not in reported else name
+            reported.add(name)
 
 
 def _at_once(payloads: pa.Array, values: Mapping[str, Sequence]) -> dict[int, bytes | None]:
@@ -184,7 +184,7 @@ def register_plain_payload(
     def plain_payload(
         batches: Iterator[tuple[pa.Array, pa.Array, pa.Array, pa.Array, pa.Array, pa.Array]],
     ) -> Iterator[pa.Array]:
-        decoder = PayloadDecoder(made(decoding.key_reader))
+        decoder = PayloadDecoder(make_key_reader(decoding.key_reader))
         for batch in batches:
             rows = zip(_plain_rows(decoder, batch), batch[0], _is_plain(batch), strict=True)
             read = ((stored.as_py() if is_plain else plain, None) for (plain, _), stored, is_plain in rows)

@@ -77,16 +77,16 @@ def _compacted(
     ledgers = ledgers_until(layout, topic, version)
     ends = {each: known.end_position for each, known in ledgers.items() if each in partitions}
     firsts = {each: ledgers[each].first_after(view.horizon(each)) for each in ends}
-    behind = [PositionRange(each, first, ends[each] - 1) for each, first in firsts.items()]
-    messages, has_encoded = messages_at(spark, layout, topic, version, columns, ranges=behind)
+    later = [PositionRange(each, first, ends[each] - 1) for each, first in firsts.items()]
+    messages, has_encoded = messages_at(spark, layout, topic, version, columns, ranges=later)
     if not view.messages(partitions):
         return messages, has_encoded
     first = F.lit(0)
     for partition, position in firsts.items():
         first = F.when(F.col("partition") == partition, position).otherwise(first)
     rows = spark.read.format("delta").option("versionAsOf", view.version).load(str(view.path))
-    said = {"redelivery_count": F.lit(0), PAYLOAD_ERROR: F.lit(None).cast("string")}
-    kept = rows.filter(F.col("partition").isin(*partitions)).withColumns(said).select(*messages.columns)
+    missing_columns = {"redelivery_count": F.lit(0), PAYLOAD_ERROR: F.lit(None).cast("string")}
+    kept = rows.filter(F.col("partition").isin(*partitions)).withColumns(missing_columns).select(*messages.columns)
     has_encoded |= any(run.has_encoded for each in firsts for run in ledgers[each].runs)
     return messages.filter(F.col("position") >= first).unionByName(kept), has_encoded
 

@@ -98,9 +98,9 @@ def _from_json(messages: DataFrame, info: SchemaInfo) -> DataFrame:
         raise InvalidConfiguration("a JSON schema that is not a record has no column type: give a record")
     if has_members(kind) or any(each.logical for each in kinds(kind)):
         return _read_by_workers(messages, info, json_reading(info))
-    asked = T.StructType([*wanted.fields, T.StructField(_CORRUPT, T.StringType())])
+    with_corrupt = T.StructType([*wanted.fields, T.StructField(_CORRUPT, T.StringType())])
     text = F.col("payload").cast("string")
-    read = F.from_json(text, asked, {"columnNameOfCorruptRecord": _CORRUPT})
+    read = F.from_json(text, with_corrupt, {"columnNameOfCorruptRecord": _CORRUPT})
     defaults = _plain_defaults(info.schema())
     fields = [_or_default(text, field, defaults.get(field.name)).alias(field.name) for field in wanted.fields]
     is_corrupt = F.col("payload").isNotNull() & (F.col(_DECODED).isNull() | F.col(_DECODED)[_CORRUPT].isNotNull())

@@ -173,8 +173,8 @@ WRONG_SIZE = "its chunks have %d bytes%s together, and one of them gives the mes
 """The text of :func:`wrong_size`, and of Spark's ``format_string``: bytes, whether more come, and the size."""
 
 
-def wrong_size(payload_bytes: int, said: Iterable[int | None], *, is_whole: bool = True) -> str | None:
-    """Why *payload_bytes* of chunks contradict one of the sizes they *said* (``total_chunk_msg_size``; null: none).
+def wrong_size(payload_bytes: int, stated_sizes: Iterable[int | None], *, is_whole: bool = True) -> str | None:
+    """Why *payload_bytes* of chunks contradict one of their *stated_sizes* (``total_chunk_msg_size``; null: none).
     None if they agree, or may once more chunks come.
 
     >>> wrong_size(4, {4, None}), wrong_size(4, {9}, is_whole=False)
@@ -182,7 +182,7 @@ def wrong_size(payload_bytes: int, said: Iterable[int | None], *, is_whole: bool
     >>> wrong_size(4, {4, 5})
     'its chunks have 4 bytes together, and one of them gives the message 5 (total_chunk_msg_size)'
     """
-    for size in said:
+    for size in stated_sizes:
         if size is not None and (payload_bytes > size or (is_whole and payload_bytes != size)):
             return WRONG_SIZE % (payload_bytes, "" if is_whole else " and more", size)
     return None

@@ -79,18 +79,18 @@ class ReconsumeLater(NamedTuple):
     def request_properties(self) -> dict[str, str]:
         """The properties of the request; :func:`reconsume_later_of` reads them.
 
-        >>> asked = ReconsumeLater("t-s-RETRY", {"colour": "red"}, batch_index=0)
-        >>> asked.request_properties()
+        >>> request = ReconsumeLater("t-s-RETRY", {"colour": "red"}, batch_index=0)
+        >>> request.request_properties()
         {'letter_topic': 't-s-RETRY', 'batch_index': '0', 'property.colour': 'red'}
-        >>> reconsume_later_of(asked.request_properties()) == asked
+        >>> reconsume_later_of(request.request_properties()) == request
         True
         """
-        said = {
+        fields = {
             name: value
             for name, value in self._asdict().items()
             if name != "properties" and value is not None and value is not False
         }
-        written = {name: "true" if value is True else str(value) for name, value in said.items()}
+        written = {name: "true" if value is True else str(value) for name, value in fields.items()}
         return {**written, **{_OWN + name: value for name, value in self.properties.items()}}
 
 

@@ -42,8 +42,8 @@ def strategy_of(policies: Mapping[tuple[str, str], str], topic: str) -> str:
     >>> strategy_of({(topic, name): "UNDEFINED", ("public/default", name): "FORWARD"}, topic), strategy_of({}, topic)
     ('FORWARD', 'FULL')
     """
-    said = {key: text for key, text in policies.items() if text != "UNDEFINED"}
-    return policy_text(said, topic, SCHEMA_COMPATIBILITY_STRATEGY)
+    stated_policies = {key: text for key, text in policies.items() if text != "UNDEFINED"}
+    return policy_text(stated_policies, topic, SCHEMA_COMPATIBILITY_STRATEGY)
 
 
 def takes_new_schemas(policies: Mapping[tuple[str, str], str], topic: str) -> bool:

@@ -26,11 +26,11 @@ from pulsar_spark.storage.topics.topics import Topic
 log = logging.getLogger(__name__)
 
 
-class Line:
+class BrokerConnection:
     """The connection of a consumer of *partitions* of a topic.
 
     It requests *max_messages* over all partitions at a time and waits *timeout* seconds for replies, less if *stopping*
-    is set. *tell* is Membership's callback; *moved* is called after a move to another bundle. If it *follows* and has
+    is set. *notify* is Membership's callback; *moved* is called after a move to another bundle. If it *follows* and has
     all partitions, it also consumes added ones.
     """
 
@@ -46,14 +46,14 @@ class Line:
         max_messages: int,
         timeout: float,
         stopping: threading.Event,
-        tell: Callable[[Membership, Delivery | Lost | Failed], None],
+        notify: Callable[[Membership, Delivery | Lost | Failed], None],
         moved: Callable[[], None],
         follows: bool,
     ):
         self._spark, self.layout, self.topic, self.ledgers = spark, layout, topic, ledgers
         self.options, self._partitions = options, partitions
         self._max_messages, self._timeout, self._stopping = max_messages, timeout, stopping
-        self._tell, self._moved = tell, moved
+        self._notify, self._moved = notify, moved
         self._hurries = 0
         self.channel = Channel(layout, uuid.uuid4().hex)
         self.membership: Membership | None = None
@@ -103,7 +103,7 @@ class Line:
         self._moved()
 
     def _join_here(self) -> None:
-        self.membership = Membership(self.channel, self.topic, self._partitions, self.options, self._tell)
+        self.membership = Membership(self.channel, self.topic, self._partitions, self.options, self._notify)
         split_reads.enter(self.membership.consumer_id, self._spark)
         self.membership.join(self._timeout, self._share(self._partitions))
 
@@ -144,8 +144,8 @@ class Line:
     def leave(self) -> None:
         """Give back unacknowledged messages and disconnect."""
         self.membership.leave()
-        self.hang_up()
+        self.disconnect()
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Disconnect; also used when joining failed."""
         self.channel.stop(self._timeout)
