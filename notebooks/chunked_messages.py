@@ -147,8 +147,9 @@ for name in names:
 done = [*delivered_first, *delivered_then]
 heights = [names.index([*arrivals, "a:2"][at].partition(":")[0]) for at in done]
 panel.scatter(done, heights, s=120, color="C0", zorder=3, label="delivered")
-panel.set(xlabel="entries, as they arrived", yticks=range(3), yticklabels=names, ylim=(-0.5, 2.5))
-panel.legend(loc="upper left")
+panel.set(title="Chunks as they arrive, and when each message is delivered", xlabel="position", ylabel="message")
+panel.set(yticks=range(3), yticklabels=names, ylim=(-0.5, 2.5))
+panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 picture = os.path.join(tempfile.mkdtemp(prefix="pulsar_spark_"), "chunked_messages.png")
 figure.savefig(picture, dpi=100)
 print(picture)

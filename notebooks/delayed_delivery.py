@@ -166,20 +166,22 @@ print(f"{np.median(delays):.2f} s, all within {delays.max():.1f} s")
 
 figure, panels = plt.subplots(2, 2, figsize=(12, 8), layout="constrained")
 (arrivals, lateness), (buckets, memory) = panels
-for label, instants in {"due": dues, "delivered": received}.items():
-    arrivals.step(np.sort(instants) - begin, np.arange(1, len(dues) + 1), where="post", label=label)
-arrivals.set(title="due and delivered", xlabel="seconds", ylabel="messages")
+for label, instants, dashes in (("due", dues, "-"), ("delivered", received, "--")):
+    counts = np.arange(1, len(dues) + 1)
+    arrivals.step(np.sort(instants) - begin, counts, where="post", label=label, linestyle=dashes)
+arrivals.set(title="Messages due and delivered", xlabel="seconds since the first is due", ylabel="messages")
 arrivals.legend()
 lateness.hist(delays, bins=50)
-lateness.set(title="how late", xlabel="seconds behind the deliver time", ylabel="messages")
+lateness.set(title="How late", xlabel="seconds after the deliver time", ylabel="messages")
 seconds, sizes, numbers = (np.array(column) for column in zip(*looks))
 buckets.step(seconds - begin, numbers, where="post")
-buckets.set(title="buckets of the index", xlabel="seconds", ylabel="buckets", ylim=(0, numbers.max() + 1))
+buckets.set(title="Buckets of the index", xlabel="seconds since the first is due", ylabel="buckets")
+buckets.set(ylim=(0, numbers.max() + 1))
 buckets.yaxis.set_major_locator(MaxNLocator(integer=True))
 memory.plot(seconds - begin, sizes / 2**20)
 memory.set(
-    title="memory of the process with broker and consumer",
-    xlabel="seconds",
+    title="Memory of the process with broker and consumer",
+    xlabel="seconds since the first is due",
     ylabel="MiB",
     ylim=(0, 1.2 * sizes.max() / 2**20),
 )

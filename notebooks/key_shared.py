@@ -18,6 +18,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import publish
+from pulsar_spark.plots.drawing import COLOURS
 from pulsar_spark.storage.session import spark_session
 from pulsar_spark.views import create_views
 
@@ -189,7 +190,7 @@ owned = spark.sql("""
 # COMMAND ----------
 
 names = sorted(owned["consumer_name"].unique())
-colours = dict(zip(names, plt.get_cmap("Set2").colors, strict=False))
+colours = dict(zip(names, COLOURS, strict=False))
 figure, panels = plt.subplots(1, len(TOPICS), figsize=(12, 5), layout="constrained")
 for panel, topic in zip(panels, TOPICS, strict=True):
     rows = owned[owned["topic"] == topic]
