@@ -13,7 +13,8 @@ from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.redelivery.letters import dead_letter_topic
 from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
-from pulsar_spark.storage.delay_index.delay_index import read_buckets
+from pulsar_spark.storage.delay_index.delay_segments import Places
+from pulsar_spark.storage.delay_index.delay_table import DelayTable
 from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import dataset_of
@@ -175,7 +176,7 @@ def test_the_delay_index_waits_for_its_disk_and_what_comes_due_is_delivered(root
             assert pending(layout) == {}
             broker.advance(61)
             eventually(lambda: [*pending(layout).values()] == [("A", 0)] * 4)
-        eventually(lambda: sum(bucket.entries for bucket in read_buckets(layout)) >= 4)
+        eventually(lambda: sum(bucket.entries for bucket in DelayTable(layout).load(Places()).buckets) >= 4)
         broker.advance(60)
         eventually(lambda: [*pending(layout).values()] == [("A", 0)] * 8)
     said = [

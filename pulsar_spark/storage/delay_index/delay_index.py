@@ -18,7 +18,6 @@ file.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.chunks.chunk_groups import chunks_of
@@ -31,7 +30,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.needed_runs import delayed_runs
 from pulsar_spark.storage.topics.topics import Topic
 
-__all__ = ["NONE_DUE", "Due", "IndexReader", "read_buckets", "scheduled"]
+__all__ = ["NONE_DUE", "Due", "IndexReader", "scheduled"]
 PART_ENTRIES = 100_000
 
 
@@ -95,24 +94,3 @@ class IndexReader:
             chunks = chunks_of(self._layout, self._topic, self._partition, others)
             self._opened = buckets, place, read_delayed(self._topic.path, others, chunks)
         return self._opened
-
-
-class BucketSize(NamedTuple):
-    """The size of a bucket; deliver times in microseconds since 1970."""
-
-    number: int
-    entries: int
-    first_time: int
-    last_time: int
-    size: int
-
-
-def read_buckets(layout: Layout) -> list[BucketSize]:
-    """The current buckets of a bundle's delay index."""
-    return [
-        BucketSize(
-            bucket.number, bucket.entries, int(bucket.firsts.min()), int(bucket.lasts.max()), sum(bucket.files.values())
-        )
-        for bucket in DelayTable(layout).load(Places()).buckets
-        if bucket.entries
-    ]
