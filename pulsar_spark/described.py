@@ -1,5 +1,4 @@
-"""How objects that people hold show themselves: a line in a console, a table in a notebook; never a payload or a
-secret."""
+"""How public objects show themselves: a line in a console or a table in a notebook, without payloads and secrets."""
 
 from html import escape
 

@@ -1,4 +1,4 @@
-"""Parts of pages that are printed from the code: the map, who decides what, the states of an entry, tables and views.
+"""Parts of pages that are made from the code: the map of packages, rules, the states of an entry, tables and views.
 
 ``python -m pulsar_spark.documentation ARCHITECTURE.md`` writes each part between its markers.
 """

@@ -1,5 +1,5 @@
-"""``pulsar.exceptions`` for scripts: the errors of ``errors``, and those of the ``pulsar`` package that nothing here
-raises, so that a script may name them in ``except``. New errors go into ``errors``.
+"""``pulsar.exceptions`` for scripts: the errors of ``errors``, and further ones of the ``pulsar`` package, never raised
+here, which a script may name in ``except``. New errors go into ``errors``.
 """
 
 from pulsar_spark.errors import *  # noqa: F403 - this module is that list, and more

@@ -1,4 +1,4 @@
-"""``pulsar.tableview`` of scripts."""
+"""The module ``pulsar.tableview``, for scripts that import from it."""
 
 from pulsar_spark.client.readers.table_view import TableView
 

@@ -1,5 +1,5 @@
-"""A round: requests taken in, work gathered, planned, absorbed and committed; and the stream that runs rounds until the
-broker stops.
+"""The steps of a round (read requests, gather rows, run the plan, take its result into memory, commit), and the
+streaming query that runs rounds until the broker stops.
 
 **Who decides what.** Pure rules of ``protocol`` decide control facts, which are few, on the driver. The table has one
 row per rule: its number in ``semantics`` ("ours" where Pulsar has no such rule), the one place that applies it, and the

@@ -1,4 +1,4 @@
-"""What a payload is stored as: compressed, encrypted, and back. Bytes in, bytes out, a message at a time.
+"""Compress and encrypt the payload of one message for storage, and decrypt and decompress it again.
 
 Rule: ProducerImpl.applyCompression and encryptMessage, ConsumerImpl.decryptPayloadIfNeeded and
 uncompressPayloadIfNeeded (semantics 1.2, 1.3). Unlike in Pulsar, chunking comes after encryption, and messages of a

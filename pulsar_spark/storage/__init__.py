@@ -1,2 +1,2 @@
-"""The only place that knows Delta's log and files: commits, tables, numbering, entries by position, names and paths,
-leases, durability, repair."""
+"""Delta's logs and files, which no other package reads or writes: commits, tables, numbering, entries by position,
+names and paths, leases, durability, repair."""

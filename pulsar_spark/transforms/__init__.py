@@ -1,2 +1,2 @@
-"""Frames in, frames out, no reads, writes, actions, clock or randomness: the interval algebra and the steps of a
-round's plan."""
+"""Functions from DataFrames to DataFrames, without reads, writes, actions, clock or randomness: the steps of a round's
+plan, and operations on intervals of positions."""

@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "stale-delivery-shown",
-        "what was being read when a seek came is shown after it",
+        "messages that were being read when a seek came are handed out after it",
         "client/receiving/handing_out.py",
         "            if delivery.generation != self.generation:\n                return None\n",
         "",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "ack-lost-on-reconnect",
-        "acknowledgements that wait when the broker lets a consumer go are lost",
+        "a consumer that the broker has disconnected loses the acknowledgements it had not sent",
         "client/subscribing/subscription.py",
         "        self._channel.submit(acknowledged)\n",
         "",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "acknowledged-message-shown-again",
-        "a message that was acknowledged, and is delivered again before the broker knows, is shown again",
+        "a message that comes again before its acknowledgement was sent is handed out again",
         "client/acks/acknowledgements.py",
         "return [position > done and position not in self._entries for position in positions]",
         "return [True for position in positions]",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "cumulative-ack-takes-the-next",
-        "a cumulative acknowledgement within a batch forgets what was acknowledged behind it",
+        "a cumulative acknowledgement within a batch forgets earlier acknowledgements of later messages",
         "client/acks/acknowledgements.py",
         "self._entries = {entry for entry in self._entries if entry > done}",
         "self._entries = {entry for entry in self._entries if entry > done + 1}",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "cumulative-ack-goes-back",
-        "a cumulative acknowledgement of a message before the last one takes that back",
+        "a cumulative acknowledgement undoes one of a later message",
         "client/acks/acknowledgements.py",
         "if position >= 0 and is_more:",
         "if position >= 0:",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "batch-acknowledged-early",
-        "a batch counts as acknowledged when all but its last message are",
+        "a batch counts as acknowledged although its last message is not",
         "client/acks/acknowledgements.py",
         "        if not left:\n            return self.acknowledge(position, -1, delivered_bits)",
         "        if left & (left - 1) == 0:\n            return self.acknowledge(position, -1, delivered_bits)",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-append-unnoticed",
-        "an acknowledgement that comes while others are taken finds room, and is not sent",
+        "an acknowledgement that comes while others are being sent is never sent",
         "client/acks/acknowledgement_tracker.py",
         "            self.pending.room = 0\n            rows = self._take()",
         "            rows = self._take()",
@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-delivery-shown",
-        "an entry that comes again is shown twice where it is still queued",
+        "an entry that comes again while the client still has it queued is handed out twice",
         "client/receiving/handing_out.py",
         "return newest is None\n",
         "return True\n",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "dead-message-shown",
-        "what comes above the limit of the dead letter policy is shown",
+        "a message delivered more often than the dead letter policy allows is handed out",
         "client/subscribing/subscription.py",
         "is_shown = not (is_stale or is_dead)",
         "is_shown = not is_stale",
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "crossed-delivery-shown",
-        "a delivery that crossed a request to send everything again is shown as well",
+        "a delivery sent before the broker read a request to redeliver everything is handed out too",
         "client/subscribing/subscription.py",
         "is_stale = self._stale is not None and self._stale.version > requests_version",
         "is_stale = False",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-permit-too-many",
-        "a queue that shrank is asked for in full again",
+        "a client whose receiver queue became smaller requests permits for the former size",
         "protocol/subscriptions/permits.py",
         "        self._debt -= paid\n",
         "",
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "permits-of-dropped-messages-lost",
-        "what is dropped from a queue is never asked for again",
+        "a client never requests new permits for messages that it dropped from its queue",
         "client/subscribing/subscription.py",
         "permits += self._permits.drop(dropped)",
         "permits += 0",
@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "timeout-never-looked-at",
-        "an entry whose ack timeout has passed comes again only with one that was handed out before",
+        "an entry comes again only after twice its acknowledgement timeout",
         "client/acks/unacked.py",
         "if since + timeout > self._clock():",
         "if since + 2 * timeout > self._clock():",
@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "cumulative-ack-keeps-the-timeout",
-        "the last entry of a cumulative acknowledgement comes again after its ack timeout",
+        "the acknowledgement timeout returns the last entry of a cumulative acknowledgement",
         "client/acks/unacked.py",
         "key[1] <= position",
         "key[1] < position",
@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "abandoned-message-published",
-        "a message that was waiting when its producer was abandoned is published all the same",
+        "a message that was waiting when its producer was shut down is published",
         "client/sending/publisher.py",
         "            self._queue.clear()\n",
         "",
@@ -141,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "sequence-id-of-the-last-message",
-        "of interleaved batches the last message's sequence id is stored, not the highest",
+        "of interleaved batches the sequence id of the last message is stored, not the highest one",
         "client/sending/deduplication.py",
         "transactions[name] = max(ended) if highest is None else max(highest, *ended)",
         "transactions[name] = ended[-1]",
@@ -149,7 +149,7 @@ MUTANTS = (
     ),
     Mutant(
         "duplicate-chunks-stored",
-        "the chunks of a message that is there are stored again behind its first one",
+        "sending a stored chunked message again stores all its chunks after the first one again",
         "protocol/policies/deduplication.py",
         "is_new = is_above if begins else is_above or sequence_id in begun",
         "is_new = is_above if begins else True",
@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "request-never-expires",
-        "what failed with Timeout may be done by the broker later",
+        "the broker may carry out a request later that failed with Timeout at the client",
         "link/requests.py",
         'if row["kind"] in EXPIRING or CANCEL in (row.get("properties") or ())',
         "if False",
@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         "sign-of-life-forgotten",
-        "a client that asks for nothing gives no sign of life",
+        "a client that sends no requests gives no sign of life",
         "link/channel.py",
         "rows = [] if self._presence.touch() else",
         "rows = [] if True else",
@@ -181,7 +181,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-delivery-heard",
-        "a range that a later round writes again is taken for a delivery",
+        "a client takes a range that a later round only writes again for a delivery",
         "link/inbox.py",
         'is_older = pc.fill_null(pc.not_equal(rows.column("delivery_round"), rows.column("round")), False)',
         'is_older = pc.is_null(rows.column("kind"))',
@@ -189,7 +189,7 @@ MUTANTS = (
     ),
     Mutant(
         "begins-again-without-a-word",
-        "a client that was away for longer than the log is kept waits for what nobody sends again",
+        "a client that was away longer than the log is kept waits for ever for replies it missed",
         "link/channel.py",
         '            subscriber.on_removed("it was away for longer than commits stay in the log")',
         "            pass",

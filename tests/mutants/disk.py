@@ -15,7 +15,7 @@ MUTANTS = (
     ),
     Mutant(
         "log-folder-not-synced",
-        "the name of a commit is not on the disk when its writer is told that it is there",
+        "a commit returns before its name is on the disk",
         "storage/delta/commits.py",
         "    if is_synced:\n        sync_folder",
         "    if is_synced is None:\n        sync_folder",
@@ -23,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "data-file-not-synced",
-        "the rows of an append are not on the disk when its commit is",
+        "a commit is on the disk before the rows that it names",
         "storage/delta/data_files.py",
         "    if is_durable(table):\n        sync_file(table / path)",
         "    if not is_durable(table):\n        sync_file(table / path)",
@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "partition-folder-not-synced",
-        "the names of files in a partition's folder are not on the disk when their commit is",
+        "a commit is on the disk before the names of its files in a partition's folder",
         "storage/delta/data_files.py",
         "for folder in [*(folders - {table}), table]:",
         "for folder in [table]:",
@@ -39,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         "staged-file-not-synced",
-        "what Spark staged is taken in before it is on the disk",
+        "a commit names files written by Spark that are not on the disk yet",
         "storage/delta/data_files.py",
         "list(pool.map(sync_file, [file.source for file in staged]))",
         "list(pool.map(sync_file, []))",
@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "checkpoint-not-synced",
-        "the commits before a checkpoint go while it is not on the disk",
+        "the commits before a checkpoint are deleted before the checkpoint is on the disk",
         "storage/delta/checkpoints.py",
         "            sync_file(file)\n        sync_folder",
         "            pass\n        sync_folder",
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "kept-first-commit-not-synced",
-        "the first commit leaves the log while the name it is kept under is not on the disk",
+        "the first commit is moved out of the log before its new name is on the disk",
         "storage/upkeep/shortening.py",
         "            if is_durable(table):\n                sync_folder(log.folder)\n",
         "",
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "mended-commit-not-synced",
-        "repair puts a commit in the place of a broken one before its bytes are on the disk",
+        "repair replaces a broken commit by one whose bytes are not on the disk",
         "storage/delta/commits.py",
         "store.replace_kept(target, text, kept, sync_file)",
         "store.replace_kept(target, text, kept)",
@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "clone-not-synced",
-        "a split decides before the names of the other part's files are on the disk",
+        "a split of a bundle decides before the names of the new bundle's files are on the disk",
         "broker/bundle/split.py",
         "        sync_tree(other.bundle_folder())",
         "        pass",
@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "put-overwrites",
-        "a commit takes the place of another of the same version",
+        "a commit overwrites another commit of the same version",
         "storage/store/local_store.py",
         "            os.link(fresh, path)\n        return True",
         "            os.replace(fresh, path)\n        return True",
@@ -111,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "link-made-all-the-same",
-        "a link that was made though the disk said otherwise counts as none",
+        "a commit whose link exists, although the disk reported an error, counts as failed",
         "storage/store/local_store.py",
         "        if not _is_linked(fresh):\n            raise\n        return True",
         "        raise",
@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "store-put-overwrites",
-        "in an object store a commit takes the place of another of the same version",
+        "in an object store a commit overwrites another commit of the same version",
         "storage/store/object_store.py",
         'self._surely(name, content, "create")\n',
         'self._surely(name, content, "overwrite")\n',
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "own-put-taken-for-anothers",
-        "a put that got no answer, and took place, is taken for somebody else's",
+        "after a put without an answer a writer takes its own commit for another writer's",
         "storage/store/object_store.py",
         "is_ours = self._holds(key, content)",
         "is_ours = False",
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "append-not-looked-for",
-        "an append that raised is tried again though it is in the log",
+        "an append that raised an error is tried again although it is in the log",
         "storage/delta/sure_append.py",
         "                version = _patiently(find, wait)\n                if version is None:",
         "                version = None\n                if version is None:",
@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-append-not-looked-for",
-        "a try that follows an unclear write does not look whether that took place meanwhile",
+        "after a write with an unknown outcome the next try does not check whether it happened",
         "storage/delta/sure_append.py",
         "more = (lambda: find() is not None,)",
         "more = ()",
@@ -151,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "files-of-unclear-commit-removed",
-        "the files of a commit that may yet come to be are taken away",
+        "files are deleted although the commit that names them may still succeed",
         "storage/delta/commits.py",
         "if put is None and not is_unclear:",
         "if put is None:",
@@ -159,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-version-taken-again",
-        "a version that was taken, and cleared from the log, is taken again",
+        "a version is used again after its commit was cleared from the log",
         "storage/delta/tables.py",
         "            if self._log.is_shortened(self._known):\n                raise",
         "            if False:\n                raise",
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "other-life-appended-to",
-        "an append goes to the table that was made in the place of a deleted one",
+        "an append for a deleted table goes into a new table of the same name",
         "storage/delta/tables.py",
         "if definition.table_id != self.definition.table_id:",
         "if False:",
@@ -175,7 +175,7 @@ MUTANTS = (
     ),
     Mutant(
         "transaction-twice",
-        "a projection is written again by who meets another that wrote it meanwhile",
+        "two writers that write the same projection at the same time both write it",
         "storage/delta/tables.py",
         "commit.transactions.get(app_id, version - 1) < version",
         "commit.transactions.get(app_id, version - 1) <= version",
@@ -183,7 +183,7 @@ MUTANTS = (
     ),
     Mutant(
         "transaction-off-by-one",
-        "a projection of the very round that is asked for counts as missing",
+        "the projection of the last written round counts as missing",
         "storage/delta/tables.py",
         "seen is not None and seen >= version",
         "seen is not None and seen > version",
@@ -191,7 +191,7 @@ MUTANTS = (
     ),
     Mutant(
         "sequence-ids-race",
-        "two producers of one name that commit at a time both store what they sent",
+        "two producers of one name that commit at the same time both store their messages",
         "storage/delta/tables.py",
         "transactions.keys().isdisjoint(commit.transactions)",
         "True",
@@ -199,7 +199,7 @@ MUTANTS = (
     ),
     Mutant(
         "lock-of-a-removed-file",
-        "a lock on a file that somebody has removed meanwhile counts as held",
+        "a lock counts as held although another process has removed its file",
         "storage/processes/held_file.py",
         "if os.fstat(file).st_nlink:",
         "if True:",
@@ -207,7 +207,7 @@ MUTANTS = (
     ),
     Mutant(
         "living-client-taken-for-gone",
-        "a process is taken for gone though it holds its lock",
+        "a process that holds its lock counts as gone",
         "storage/processes/held_file.py",
         "            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n            if not is_of",
         "            if not is_of",
@@ -215,7 +215,7 @@ MUTANTS = (
     ),
     Mutant(
         "fork-holds-locks",
-        "a forked child holds on to the locks of its parent, who is never seen to be gone",
+        "a forked child keeps its parent's locks, so the parent never counts as gone",
         "storage/processes/held_file.py",
         "        held.let_go()\n\n\nos.register",
         "        pass\n\n\nos.register",

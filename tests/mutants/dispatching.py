@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "ack-set-not-intersected",
-        "a message of a batch that was acknowledged before comes back with the next acknowledgement",
+        "the next acknowledgement of a batch forgets an earlier one of another of its messages",
         "broker/requests/acknowledgements.py",
         "ack_sets.intersect(kept, request.ack_set)",
         "ack_sets.trimmed(request.ack_set)",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "first-ack-of-a-round-forgotten",
-        "of two acknowledgements of one batch in a round the second alone counts",
+        "of two acknowledgements of one batch in a round only the second counts",
         "broker/requests/acknowledgements.py",
         "        if position in draft.ack_sets:\n            return draft.ack_sets[position]\n",
         "",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "many-acks-lose-one",
-        "of many acknowledgements at once the last position of each is forgotten",
+        "of many acknowledgements at once, the last position of each is forgotten",
         "broker/requests/acknowledgements.py",
         "            elif is_ack:\n                draft.acks.add(first, last)",
         "            elif is_ack:\n                draft.acks.add(first, max(first, last - 1))",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "closed-consumer-keeps-its-entries",
-        "what a consumer that left had does not come back",
+        "messages of a consumer that left are not delivered again",
         "broker/cursors/members.py",
         "        draft.left.add(consumer_id)\n        cursor.last_active",
         "        cursor.last_active",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "ended-lease-not-looked-at",
-        "a client that was not heard of for longer than its lease stays",
+        "a client stays connected after its lease has ended",
         "broker/cursors/members.py",
         "list(ended_leases(self.bundle.leases, self.draft.now))",
         "list(ended_leases(self.bundle.leases, 0))",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "sign-of-life-overlooked",
-        "a client whose sign of life comes at the last moment is let go",
+        "a client whose sign of life comes just before its lease ends is disconnected",
         "broker/cursors/members.py",
         "if self.bundle.liveness.has_sign(client_id):",
         "if False:",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "gone-client-comes-back",
-        "a request that was made before its client was gone connects it again",
+        "a request that a client made before it died connects it again",
         "broker/service/liveness.py",
         "            self._went[client_id] = self._clock()\n",
         "            self._went[client_id] = self._clock() - REMEMBERED_SECONDS\n",
@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "active-consumer-keeps-its-entries",
-        "what the active consumer of a Failover subscription had stays with it when another takes over",
+        "a consumer of a Failover subscription keeps its messages when another takes over",
         "broker/cursors/members.py",
         "            draft.left.add(before)\n",
         "",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "permits-survive-a-seek",
-        "a consumer whose cursor is moved has the permits of before as well",
+        "a consumer keeps its earlier permits, besides the new ones, when its cursor is moved",
         "broker/requests/moves.py",
         "consumer.permits, consumer.is_blocked = 0, False",
         "consumer.is_blocked = False",
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "seek-keeps-holes",
-        "what was acknowledged behind the target of a seek is not delivered again",
+        "messages after the target of a seek that were acknowledged before are not delivered again",
         "broker/requests/moves.py",
         "        draft.dropped_pages += cursor.clear()\n",
         "",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "seek-keeps-acknowledgements",
-        "acknowledgements of the same round hold behind a seek",
+        "acknowledgements before a seek in the same round still count after it",
         "broker/requests/moves.py",
         "        draft.forget_ranges()\n        draft.dropped_pages",
         "        draft.dropped_pages",
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "mark-delete-runs-over-a-hole",
-        "mark-delete runs over an entry that is not acknowledged",
+        "mark-delete passes an entry that is not acknowledged",
         "protocol/acknowledgement/cursor.py",
         "range_.first > mark_delete + 1:",
         "range_.first > mark_delete + 2:",
@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "unseen-return-counted",
-        "what a client gives back unseen counts as redelivered",
+        "a message that a client returns without handing it out counts as redelivered",
         "broker/requests/acknowledgements.py",
         "self.draft.now + delay_ms * 1000, is_unseen)",
         "self.draft.now + delay_ms * 1000, False)",
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "first-return-counts",
-        "of two negative acknowledgements of an entry the first counts",
+        "of two negative acknowledgements of an entry the first decides",
         "broker/gathering/affected.py",
         "heappush(open_requests, -number)",
         "heappush(open_requests, number - len(requests))",
@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "draining-hash-forgotten",
-        "messages of a key go to its new owner while the old one has some",
+        "messages of a key go to its new owner while the former owner still holds some",
         "broker/key_shared/keyed_pages.py",
         "np.concatenate((elsewhere[~gone], np.zeros(len(back), bool)))",
         "np.concatenate((elsewhere[~gone] & False, np.zeros(len(back), bool)))",
@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "returned-key-not-waited-for",
-        "later messages of a key go out while one that was given back is waited for",
+        "later messages of a key are delivered before its returned message",
         "broker/key_shared/keyed_pages.py",
         "np.concatenate((hashes[~gone], self._hashes_at(back)))",
         "np.concatenate((hashes[~gone], self._hashes_at(back) + 1))",
@@ -141,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "owners-looked-up-once",
-        "which messages are at another than their key's owner is worked out once, whoever joins or leaves",
+        "which messages are held by a former owner of their key is not found again after a join or leave",
         "broker/key_shared/keyed_pages.py",
         "if page.out is not None and page.out[0] is selector:",
         "if page.out is not None:",
@@ -149,7 +149,7 @@ MUTANTS = (
     ),
     Mutant(
         "lane-takes-what-is-gone",
-        "whose key is gone counts as of the lane of no key, and is forgotten by all",
+        "an entry whose key is lost counts as one without a key, and its lane forgets it",
         "protocol/keys/lanes.py",
         "return found if are_told(len(found), entries) else found[~are_gone()[found]]",
         "return found",
@@ -157,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         "millisecond-early",
-        "what was given back for later comes again a millisecond early",
+        "a message returned with a delay comes again a millisecond early",
         "broker/requests/acknowledgements.py",
         "consumer.consumer_id, self.draft.now + delay_ms * 1000, is_unseen)",
         "consumer.consumer_id, self.draft.now + delay_ms * 1000 - 1000, is_unseen)",
@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "deliver-time-rounded-down",
-        "a deliver time between two milliseconds is the earlier one",
+        "a deliver time between two milliseconds is rounded down",
         "protocol/delays/delays.py",
         "return times + (-(times % 1000)) % 1000",
         "return times - times % 1000",
@@ -181,7 +181,7 @@ MUTANTS = (
     ),
     Mutant(
         "ack-while-index-is-made-lost",
-        "what is acknowledged while the delay index is made anew comes again",
+        "an entry that is acknowledged while the delay index is built again comes again",
         "broker/delays/due_requests.py",
         "asked.axis_acks.add(virtual(first), virtual(last))",
         "pass",
@@ -189,7 +189,7 @@ MUTANTS = (
     ),
     Mutant(
         "first-chunk-not-kept",
-        "the mark-delete that trimming sees passes the first chunks of a message that is not acknowledged",
+        "trimming sees a mark-delete after the first chunks of an unacknowledged message",
         "broker/chunks/chunked.py",
         "found = [self._first_open(), self._first_unacknowledged(passed)]",
         "found = [self._first_open()]",
@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     Mutant(
         "open-message-not-kept",
-        "the mark-delete that trimming sees passes the chunks of a message that is not complete",
+        "trimming sees a mark-delete after chunks of an incomplete message",
         "broker/chunks/chunked.py",
         "found = [self._first_open(), self._first_unacknowledged(passed)]",
         "found = [self._first_unacknowledged(passed)]",
@@ -205,7 +205,7 @@ MUTANTS = (
     ),
     Mutant(
         "chunks-read-too-late",
-        "who starts reads no further back than the run in which a chunked message ends",
+        "a broker that starts does not read the chunks before the publish that completes a message",
         "storage/chunks/chunk_groups.py",
         "return min(run.first_position, int(opened[0])) if len(opened) else run.first_position",
         "return run.first_position",
@@ -213,7 +213,7 @@ MUTANTS = (
     ),
     Mutant(
         "letter-of-an-acknowledged-message",
-        "a message that is put off twice has two letters",
+        "a message that `reconsume_later` names twice has two retry letters",
         "broker/letters/letter_requests.py",
         "if index is not None and ack_sets.has(kept, index):",
         "if index is not None:",
@@ -221,7 +221,7 @@ MUTANTS = (
     ),
     Mutant(
         "blocked-broker-forgets-a-subscription",
-        "a subscription that the broker's limit holds back goes on at its share, not at half of it",
+        "a subscription blocked by the broker's limit continues at its share of it, not at half of the share",
         "broker/cursors/unacked.py",
         "limit.blocks_subscription(cursor.unacked.total(), cursor.is_blocked_by_broker)",
         "limit.blocks_subscription(cursor.unacked.total(), False)",
@@ -229,7 +229,7 @@ MUTANTS = (
     ),
     Mutant(
         "consumer-limit-off-by-one",
-        "a consumer is given one message more than may be unacknowledged",
+        "a consumer gets one message more than its limit of unacknowledged messages",
         "transforms/account.py",
         'F.col("fact.out") + F.col("delivered") >= F.col("fact.limit")',
         'F.col("fact.out") + F.col("delivered") > F.col("fact.limit")',
@@ -237,7 +237,7 @@ MUTANTS = (
     ),
     Mutant(
         "redelivery-not-counted",
-        "an entry that comes back has the redelivery count it had",
+        "the redelivery count of a returned entry does not rise",
         "transforms/redelivery.py",
         '(F.col("redelivery_count") + F.col("is_counted").cast("int"))',
         'F.col("redelivery_count")',

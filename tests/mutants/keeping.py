@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "trimming-takes-the-next-entry",
-        "trimming takes the ledger of the first entry that a subscription has not acknowledged",
+        "trimming deletes the ledger of a subscription's first unacknowledged entry",
         "storage/upkeep/trimming.py",
         '(row["mark_delete_position"] + 1, key.subscription)',
         '(row["mark_delete_position"] + 2, key.subscription)',
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "trimming-takes-letters-to-come",
-        "trimming takes messages whose letters wait to be written",
+        "trimming deletes messages whose letters are not written yet",
         "storage/upkeep/trimming.py",
         "for row in [*latest.letters, *latest.waiting_letters.values()]",
         "for row in [*latest.letters]",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "trimming-takes-what-is-not-compacted",
-        "trimming takes what is not compacted yet",
+        "trimming deletes messages that are not compacted yet",
         "storage/upkeep/trimming.py",
         "if compacted_until is None else ledgers.first_after(compacted_until)",
         "if True else ledgers.first_after(compacted_until)",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "trimming-takes-the-newest",
-        "trimming takes the newest ledger",
+        "trimming deletes the newest ledger",
         "storage/upkeep/trimming.py",
         "max(len(ledgers.ledger_ids) - 1, 0)",
         "len(ledgers.ledger_ids)",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "trimming-forgets-how-far-it-came",
-        "what was trimmed of a partition counts as there again",
+        "trimmed messages of a partition count as present again",
         "storage/upkeep/trimming.py",
         "max(each.ledger_id, gone[each.partition])",
         "each.ledger_id",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "retention-off-by-one-ledger",
-        "retention lets one ledger more go than it may",
+        "retention deletes one ledger too many",
         "storage/upkeep/trimming.py",
         "return next((at for at, (age, size) in each",
         "return next((at + 1 for at, (age, size) in each",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "retention-counts-without-the-ledger",
-        "retention by size does not count the ledger that it judges",
+        "retention by size leaves out the ledger that it decides about",
         "storage/upkeep/trimming.py",
         "newer = np.cumsum(ledgers.bytes[:count][::-1])[::-1]",
         "newer = np.cumsum(ledgers.bytes[:count][::-1])[::-1] - ledgers.bytes[:count]",
@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "ttl-before-deliver-time",
-        "time to live ends what waits for its deliver time",
+        "time to live removes messages that wait for their deliver time",
         "protocol/policies/expiry.py",
         "if due_time >= dead_before and last >= at:",
         "if False:",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "ttl-not-looked-at-apart",
-        "time to live ends what was rescheduled, by the time it waited for before",
+        "time to live judges a rescheduled message by its former deliver time",
         "broker/delays/due_expiry.py",
         "if held.due_time < dead_before else []",
         "",
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "quota-not-looked-at",
-        "producers of a topic above its quota are neither held nor refused",
+        "producers may publish to a topic above its backlog quota",
         "broker/upkeep/maintenance.py",
         "is_exceeded = holds_producers(is_over, quota_policy)",
         "is_exceeded = False",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "held-producers-not-let-go",
-        "a topic that is below its quota again is looked at as rarely as others",
+        "a topic that had exceeded its quota is checked as rarely as others",
         "broker/upkeep/maintenance.py",
         "(HELD_CHECK_SECONDS if _exceeded(bundle).get(topic) else every)",
         "every",
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "eviction-leaves-chunks",
-        "a quota that evicts leaves a message whose first chunks it took",
+        "an evicting quota leaves the rest of a message whose first chunks it has evicted",
         "broker/upkeep/maintenance.py",
         "        acknowledge(asked, lasts[firsts <= last])",
         "        pass",
@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "waiting-requests-vacuumed",
-        "vacuum takes the files of requests that wait for a broker",
+        "vacuum deletes the files of requests that wait for a broker",
         "storage/upkeep/upkeep.py",
         "_waiting_requests(of_requests[0], table) if of_requests else frozenset()",
         "frozenset()",
@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "vacuum-looks-once",
-        "vacuum takes files that came into the table since it listed them",
+        "vacuum deletes files that a commit added after vacuum listed the table",
         "storage/upkeep/upkeep.py",
         "some = sorted(set(doomed[first : first + FILES_A_STEP]).intersection(unseen_files(table, before)))",
         "some = doomed[first : first + FILES_A_STEP]",
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "file-that-came-back-cleared",
-        "a file that left the table and came back goes with the commits before",
+        "a file that a commit removed and a later one added again is deleted with the earlier commits",
         "storage/upkeep/upkeep.py",
         'pa.table(open_table(path).get_add_actions())["path"].to_pylist())) if left else set()',
         "[])) if left else set()",
@@ -142,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         "delivered-rounds-cleared",
-        "rounds go that delivered what their cursors have not deleted: sinks write it twice",
+        "rounds are deleted whose deliveries are not all acknowledged, so sinks write them twice",
         "storage/cursor_ledger/held_rounds.py",
         "return any(position > mark_delete.get(CursorKey(*key), NOBODY) for *key, position in zip(*columns))",
         "return False",
@@ -150,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "log-shortened-before-it-is-followed",
-        "commits go that the broker has not followed yet",
+        "commits are deleted that the broker has not read yet",
         "storage/upkeep/shortening.py",
         "if each.version <= followed + 1 and",
         "if",
@@ -158,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "checkpoint-trusted-unread",
-        "the commits before a checkpoint go that cannot be read",
+        "the commits before an unreadable checkpoint are deleted",
         "storage/upkeep/shortening.py",
         "if is_old and _can_be_read(each.files[0]):",
         "if is_old:",
@@ -166,7 +166,7 @@ MUTANTS = (
     ),
     Mutant(
         "chosen-checkpoint-removed",
-        "a checkpoint goes that somebody chose a moment ago",
+        "a checkpoint is deleted while a reader that chose it may still read it",
         "storage/delta/checkpoints.py",
         "if successor is None or successor.written > now - CHOSEN_SECONDS",
         "if successor is None",
@@ -174,7 +174,7 @@ MUTANTS = (
     ),
     Mutant(
         "commit-behind-checkpoint-skipped",
-        "the first commit behind a checkpoint does not count for deduplication",
+        "deduplication ignores the first commit after a checkpoint",
         "storage/topics/sequence_ids.py",
         "for commit in self._log.commits_that_say(PREFIX.encode(), version, latest):",
         "for commit in self._log.commits_that_say(PREFIX.encode(), version + 1, latest):",
@@ -182,7 +182,7 @@ MUTANTS = (
     ),
     Mutant(
         "damaged-checkpoint-trusted",
-        "a checkpoint that cannot be read stops a producer that deduplicates, though one before it can be",
+        "an unreadable checkpoint stops deduplication although an earlier one can be read",
         "storage/topics/sequence_ids.py",
         "for each in reversed(checkpoints(self._table)):",
         "for each in checkpoints(self._table)[-1:]:",
@@ -190,7 +190,7 @@ MUTANTS = (
     ),
     Mutant(
         "repair-forgets-transactions",
-        "a commit that repair writes again has lost its transactions: who tries again writes twice",
+        "repair writes a commit without its transactions, so a writer that tries again writes twice",
         "storage/repair/repair.py",
         "commit_text(adds, self._transactions(version, group))",
         "commit_text(adds, {})",
@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         "repair-takes-another-round",
-        "repair puts the files of another round in the place of a lost one",
+        "repair replaces a lost round by files of another round",
         "storage/repair/repair.py",
         "groups = [group for group in groups if group.identity == wanted]",
         "pass",
@@ -206,7 +206,7 @@ MUTANTS = (
     ),
     Mutant(
         "dead-letter-claimed-twice",
-        "a dead letter is sent back by two jobs",
+        "two jobs send the same dead letter back",
         "storage/cursor_ledger/reprocessing.py",
         'return open_claims | {row["message_id"] for row in steps["sent"]}',
         'return {row["message_id"] for row in steps["sent"]}',
@@ -214,7 +214,7 @@ MUTANTS = (
     ),
     Mutant(
         "deleted-rows-delivered",
-        "rows that were deleted from a topic are read as long as their file is there",
+        "rows that SQL deleted from a topic are read as long as their file exists",
         "storage/entries/topic_files.py",
         "if (commit.removed or commit.is_overwrite) and not commit.trimmed:",
         "if False:",

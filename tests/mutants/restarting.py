@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "round-before-its-numbers",
-        "a round is committed before the rows of ledgers that it rests on",
+        "a round is committed before the rows of `ledgers` that it uses",
         "broker/round/rounds.py",
         "        if ledgers.num_rows:\n"
         "            bundle.ledgers_version = self.ledgers.append_fenced(\n"
@@ -23,7 +23,7 @@ MUTANTS = (
     ),
     Mutant(
         "missing-letters-not-written",
-        "whoever takes a bundle over does not write the letters that a crash left unwritten",
+        "a broker that takes over does not write the letters that a crash left unwritten",
         "broker/round/rounds.py",
         "        self.write_missing()\n        self.begin()",
         "        self.begin()",
@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "request-done-twice",
-        "the last requests of a commit that was not heard of are done again",
+        "after a commit with an unknown outcome the last requests are carried out again",
         "broker/round/recovery.py",
         "request.requests_version is None or request.requests_version > done",
         "request.requests_version is None or request.requests_version >= done",
@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "take-over-is-no-snapshot",
-        "the round of a take-over does not say all there is",
+        "the first round after a takeover does not contain the whole state",
         "broker/round/rounds.py",
         "                is_snapshot=True,\n            ),",
         "                is_snapshot=False,\n            ),",
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "snapshot-forgets-set-aside",
-        "a snapshot forgets what was set aside",
+        "a snapshot forgets which requests and topics were set aside",
         "broker/round/snapshots.py",
         "    whole.facts += [set_aside_row(entry) for entry in bundle.set_aside.values()]\n",
         "",
@@ -95,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         "snapshot-forgets-promotions",
-        "a snapshot forgets which numbers delayed entries have",
+        "a snapshot forgets the numbers of delayed entries",
         "broker/round/snapshots.py",
         "promotion_rows(promotion, promotion.checkpoints, ())",
         "promotion_rows(promotion, (), ())",
@@ -111,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "snapshot-forgets-lanes",
-        "a snapshot forgets what a cursor keeps by lane",
+        "a snapshot forgets the ranges that a cursor keeps for each lane",
         "broker/round/snapshots.py",
         "            whole.add_lanes(cursor, cursor.lanes.lanes, [])",
         "            pass",
@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "join-order-forgotten",
-        "the order of joining begins again after a restart",
+        "a restart forgets in which order consumers joined",
         "broker/bundle/load_bundle.py",
         'row["join_order"] or 0',
         "0",
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "failover-pause-forgotten",
-        "a restart ends the pause of a consumer that takes over",
+        "a restart ends the pause before a new active consumer receives",
         "broker/bundle/load_bundle.py",
         'to_micros(row["due_time"]) if row["due_time"] else 0',
         "0",
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "trimming-forgotten",
-        "a restart forgets what was trimmed: cursors are moved to entries that are gone",
+        "a restart forgets what was trimmed, so cursors can be moved to deleted entries",
         "broker/bundle/load_bundle.py",
         'by_id[topic_id].trimmed[partition] = row["first"] or 0',
         "by_id[topic_id].trimmed[partition] = 0",
@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "redelivery-counter-forgotten",
-        "a restart forgets how many messages a subscription was given again",
+        "a restart forgets how many messages a subscription received again",
         "broker/bundle/load_bundle.py",
         '        row["msg_redeliver_counter"] or 0,\n    )\n    said',
         "        0,\n    )\n    said",
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "own-clock-forgotten",
-        "a restart begins the broker's own clock anew by the machine's",
+        "a restart sets the broker's own clock to the machine's",
         "broker/bundle/load_bundle.py",
         'Instant(to_micros(latest.round_row["due_time"]), wall)',
         "Instant(wall, wall)",
@@ -175,7 +175,7 @@ MUTANTS = (
     ),
     Mutant(
         "hash-ranges-forgotten",
-        "a consumer's row without hash ranges takes those it had",
+        "a consumer's row that leaves out its hash ranges counts as having none",
         "storage/cursor_ledger/cursor_ledger.py",
         '                row["hash_ranges"] = before.get("hash_ranges")',
         "                pass",
@@ -183,7 +183,7 @@ MUTANTS = (
     ),
     Mutant(
         "waiting-request-counts-as-done",
-        "a request that waits for the delay index may be cleared away",
+        "housekeeping deletes a request that waits for the delay index",
         "storage/cursor_ledger/cursor_ledger.py",
         "return min([consumed, *(version - 1 for version, _ in self.waiting_requests)])",
         "return consumed",
@@ -191,7 +191,7 @@ MUTANTS = (
     ),
     Mutant(
         "letters-written-twice",
-        "letters do not bear the number of their round: a crash behind them has them written again",
+        "letters lack the number of their round, so a crash after them writes them again",
         "broker/letters/letters.py",
         "self._table.append_once(rows_of(commit, self._identity, self._now, partitions), app_id, self._round)",
         "self._table.append(rows_of(commit, self._identity, self._now, partitions))",
@@ -199,7 +199,7 @@ MUTANTS = (
     ),
     Mutant(
         "letters-of-chunks-miscounted",
-        "each chunk of a letter that is there counts as a letter",
+        "each stored chunk of a letter counts as a letter",
         "broker/letters/letters.py",
         '(ds.field("publish_id") == self._identity) & _ENDS_A_MESSAGE',
         '(ds.field("publish_id") == self._identity)',
@@ -207,7 +207,7 @@ MUTANTS = (
     ),
     Mutant(
         "left-letter-forgotten",
-        "what stands behind a letter that cannot be written is never written",
+        "one letter that cannot be written stops all later letters",
         "broker/letters/letters.py",
         "            self.left += order.left_at(places, self.error)",
         "            pass",
@@ -215,7 +215,7 @@ MUTANTS = (
     ),
     Mutant(
         "number-dropped-too-early",
-        "the numbers of a checkpoint go while a cursor needs the last of them",
+        "the numbers of a promotion are deleted while a cursor needs the last one",
         "broker/delays/promotion.py",
         "self.checkpoints[0].last < needed_from",
         "self.checkpoints[0].last <= needed_from",
@@ -223,7 +223,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-run-goes-first",
-        "what is numbered late may come due before what has been promoted",
+        "an entry numbered late may be due before entries that are already promoted",
         "broker/bundle/bundle.py",
         "return wall if found is None else max(wall, found.until)",
         "return wall",

@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "fence-skipped-at-the-link",
-        "a round goes behind that of another broker who was quicker by a moment",
+        "a broker commits a round although another committed a moment earlier",
         "storage/delta/tables.py",
         "lambda seen: self._check_fence(expected)",
         "lambda seen: True",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "fence-skipped",
-        "a round goes behind those of another broker",
+        "a broker commits a round after rounds of a broker that replaced it",
         "storage/delta/tables.py",
         "or any(commit.is_fencing for commit in self._log.commits(expected, self._known))",
         "or False",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "fence-skipped-in-delay-index",
-        "a broker that was taken over changes the delay index of the other",
+        "a replaced broker changes the delay index of its successor",
         "storage/delay_index/delay_table.py",
         "if is_taken_long_ago or self._log.commit(version).is_fencing:",
         "if is_taken_long_ago:",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "other-broker-not-noticed",
-        "a broker that reads its bundle again goes on where another has taken it over",
+        "a broker that reads its bundle again continues although another has taken the bundle over",
         "broker/round/rounds.py",
         "bundle.version != self.bundle.version and bundle.broker_id != self.broker_id",
         "False",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "taken-over-not-noticed",
-        "a broker whose lease another has taken goes on",
+        "a broker continues although another has taken its lease",
         "broker/service/lease_keeper.py",
         "            if not is_ours:\n",
         "            if False:\n",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "lease-never-ends",
-        "the lease of a broker that was not heard of for long is held for ever",
+        "the lease of a broker that no longer renews it never ends",
         "storage/processes/lease_file.py",
         "said.until > time.time() and ",
         "",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "lease-of-a-dead-process",
-        "the lease of a process of this machine that has ended is waited for",
+        "a broker waits for the lease of a process of the same machine that has ended",
         "storage/processes/lease_file.py",
         "(said.host != socket.gethostname() or runs(said.pid))",
         "True",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "lease-of-another-ended",
-        "a broker that stops ends the lease of the one that took over from it",
+        "a broker that stops ends its successor's lease",
         "storage/processes/lease.py",
         "if not self._held(said) or self._is_others(said):",
         "if not self._held(said):",
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "lease-not-handed-over",
-        "the lease that is given back is nobody's, not of who asked for it",
+        "a lease that a broker hands over belongs to nobody, not to the broker that requested it",
         "storage/processes/lease.py",
         'return {**said.wanted, "is_held": True} if said.wanted else',
         "return",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "store-lease-never-ends",
-        "in an object store the lease of a broker that is gone is held for ever",
+        "in an object store the lease of a dead broker never ends",
         "storage/processes/lease_file.py",
         "return self._clock() - self._seen[1] < self._seconds()",
         "return True",
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "claim-not-committed",
-        "a producer that takes a topic for itself does not say so in the topic's log",
+        "an exclusive producer does not record its claim in the topic's log",
         "storage/topics/exclusive.py",
         "        AppendTable(self._table).append_transaction(_APPLICATION, epoch)\n",
         "",
@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "fenced-producer-goes-on",
-        "a producer whose topic was claimed goes on once the one that claimed it has left",
+        "a fenced producer continues once the exclusive producer has left",
         "storage/topics/exclusive.py",
         "if is_others and (self._is_mine or self._file.is_held(claim)):",
         "if is_others and self._file.is_held(claim):",
@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "own-clock-goes-back",
-        "the broker's own clock goes back with the machine's",
+        "setting the machine's clock back sets the broker's own clock back",
         "broker/bundle/clock.py",
         "passed = max(wall - self.last.wall, 0)",
         "passed = wall - self.last.wall",
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "clock-believed-at-once",
-        "one reading of a clock from the future delivers early and expires what is not old",
+        "one reading of the machine's clock from the future delivers early and expires new messages",
         "broker/bundle/clock.py",
         "if steady - self._ahead_since < CONFIRM_SECONDS * 1_000_000:",
         "if False:",
@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "split-before-its-fence",
-        "a broker that had the bundle goes on with rounds while it is split",
+        "the former broker of a bundle commits rounds while the bundle is split",
         "broker/bundle/split.py",
         "    whole.take_over()\n",
         "",
@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "split-asks-twice",
-        "what was asked and not answered before a split is done by both parts",
+        "both halves of a split carry out a request made before the split",
         "broker/bundle/split.py",
         "bundle.requests_version = bundle.requests_committed = asked.version",
         "pass",
@@ -141,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "split-over-a-stale-clone",
-        "what a split that came to no end has left is taken for the other part",
+        "the rest of an unfinished split counts as the new bundle",
         "broker/bundle/split.py",
         "    layout.store.remove_folder(other.bundle_folder())",
         "    pass",
