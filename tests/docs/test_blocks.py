@@ -1,10 +1,12 @@
 """Code that the README and the pages show runs as it stands: a page's blocks one after the other, in one world."""
 
 import subprocess
+from contextlib import nullcontext
 
 import pytest
 
 from tests.docs.pages import PAGES, Block, blocks_of, name_of, world_of
+from tests.support.sessions import unchanged
 
 SECONDS = 300
 QUICK = {"README.md", "docs/start/python.md", "docs/start/spark.md", "docs/start/from-pulsar.md"}
@@ -28,8 +30,9 @@ def _cases():
 def test_the_code_of_a_page_runs(page, world, request):
     given = request.getfixturevalue(world)
     names = {"__name__": "__main__", **(given if isinstance(given, dict) else {})}
-    for block in blocks_of(page.read_text(encoding="utf-8")):
-        _run(block, names, name_of(page))
+    with unchanged(names["spark"]) if "spark" in names else nullcontext():
+        for block in blocks_of(page.read_text(encoding="utf-8")):
+            _run(block, names, name_of(page))
 
 
 def _run(block: Block, names: dict, page: str) -> None:

@@ -199,6 +199,7 @@ def test_a_delivery_is_decoded_once_for_all_that_is_done_with_it(spark, root, br
             return messages.select("position", F.when(F.col("payload") == b"x", "acknowledge").alias("outcome"))
 
     options = dict(crypto_key_reader=counting, columns=["payload"])
+    spark.catalog.clearCache()
     assert handled(spark, root, Several(), **options) == (["x"], None)
     assert decoded.read_text() == "x" and spark._jsparkSession.sharedState().cacheManager().isEmpty()
     for number, limit in enumerate(("_KEPT_BYTES", "_KEPT_MESSAGE_BYTES"), 1):

@@ -3,7 +3,17 @@
 import runpy
 from pathlib import Path
 
+import pytest
+
+from tests.support.sessions import unchanged
+
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+
+
+@pytest.fixture(autouse=True)
+def session_as_before(spark):
+    with unchanged(spark):
+        yield
 
 
 def test_quickstart(spark, tmp_path, monkeypatch):
