@@ -27,7 +27,7 @@ class Consumer(Described):
         self._waiting: deque[asyncio.Future] = deque()
         self._kept: deque[Message] = deque()
         self._is_taking = self._is_to_take = False
-        consumer._receiver.told = self._told
+        consumer._receiver.on_arrival = self._on_arrival
 
     def _facts(self) -> dict[str, object]:
         return self._consumer._facts()
@@ -36,13 +36,13 @@ class Consumer(Described):
         """Wait until the broker knows the consumer."""
         consumer = self._consumer
         try:
-            replies = await self._asked(consumer._attach())
+            replies = await self._replies_to(consumer._attach())
         except BaseException:
             consumer._leave()
             raise
         consumer._joined(replies)
 
-    async def _asked(self, rows: list[dict]) -> list[Reply]:
+    async def _replies_to(self, rows: list[dict]) -> list[Reply]:
         """The broker's replies to these requests."""
         consumer, future = self._consumer, self._loop.create_future()
         consumer._channel.ask_then(
@@ -72,7 +72,7 @@ class Consumer(Described):
             if future in self._waiting:
                 self._waiting.remove(future)
 
-    def _told(self) -> None:
+    def _on_arrival(self) -> None:
         """Something arrived, or the consumer ended; called by any thread."""
         if self._waiting:
             on_loop(self._loop, self._take)
@@ -170,7 +170,7 @@ class Consumer(Described):
         """Delete the subscription and close the consumer. The broker refuses this while other consumers are
         connected.
         """
-        self._consumer._unsubscribed(await self._asked(self._consumer._unsubscribe_rows()))
+        self._consumer._unsubscribed(await self._replies_to(self._consumer._unsubscribe_rows()))
 
     @raises_exceptions
     async def close(self) -> None:

@@ -198,16 +198,16 @@ class Client(Described, Producing, Subscribing):
         check_type(bool, is_read_compacted, "is_read_compacted")
         check_type(bool, start_message_id_inclusive, "start_message_id_inclusive")
         opener = PayloadOpener(crypto_key_reader, crypto_failure_action)
-        asked_for = (start_message_id, start_message_id_inclusive, schema, reader_listener, opener, is_read_compacted)
-        return self._create_reader(topic, schema, asked_for)
+        options = (start_message_id, start_message_id_inclusive, schema, reader_listener, opener, is_read_compacted)
+        return self._create_reader(topic, schema, options)
 
     @public_call
-    def _create_reader(self, topic: str, schema: Schema, asked_for: tuple) -> Reader:
+    def _create_reader(self, topic: str, schema: Schema, options: tuple) -> Reader:
         """A separate step, because callers inspect the public method's code for its arguments."""
         found, partitions, name = self._resolve(topic)
         self._schemas.check_consumer(found, schema)
         schema.attach_client(self)
-        reader = Reader(self, found, partitions, name, *asked_for)
+        reader = Reader(self, found, partitions, name, *options)
         return self._keep(reader, reader._shutdown)
 
     @public_call

@@ -23,7 +23,7 @@ class BrokerWatch:
         self._holder: Holder | None = None
         self._next_look = float("-inf")
         self._was_there: bool | None = None
-        self._has_no_lease = self._was_heard = self._is_coming = False
+        self._has_no_lease = self._has_committed = self._is_coming = False
         self._layout = layout
         self.is_away = False
         """Whether the root was there before the last look, and was not then."""
@@ -32,11 +32,11 @@ class BrokerWatch:
     def is_there(self) -> bool:
         """Whether there was a broker at the last look. A broker without a lease counts once it has committed
         something."""
-        return not self.is_away and (self._holder is not None or (self._has_no_lease and self._was_heard))
+        return not self.is_away and (self._holder is not None or (self._has_no_lease and self._has_committed))
 
-    def heard(self) -> None:
+    def note_commit(self) -> None:
         """Note that a broker committed something."""
-        self._was_heard = True
+        self._has_committed = True
 
     def look(self) -> None:
         """Look again, at most once a second."""
@@ -45,7 +45,7 @@ class BrokerWatch:
             return
         self._next_look = now + LOOK_SECONDS
         if is_away(self._root):
-            self._say_away()
+            self._log_away()
             return
         if self.is_away:
             self.is_away = False
@@ -59,7 +59,7 @@ class BrokerWatch:
             return
         was_coming, self._is_coming = self._is_coming, coming is not None
         if self._holder is None:
-            self._say_none(before, coming, was_coming)
+            self._log_none(before, coming, was_coming)
         elif before is None:
             self._logger.info(
                 "%s to broker %s of root %r",
@@ -73,7 +73,7 @@ class BrokerWatch:
             )
         self._was_there = self._holder is not None
 
-    def _say_none(self, before: Holder | None, coming: Starting | None, was_coming: bool) -> None:
+    def _log_none(self, before: Holder | None, coming: Starting | None, was_coming: bool) -> None:
         nothing = "nothing is delivered or answered until"
         if coming is not None:
             if not was_coming:
@@ -97,7 +97,7 @@ class BrokerWatch:
                 self._root,
             )
 
-    def _say_away(self) -> None:
+    def _log_away(self) -> None:
         if not self.is_away:
             self.is_away = True
             self._logger.warning(

@@ -25,7 +25,7 @@ FAST_POLL = 0.01
 SLOW_POLL = 0.05
 LOOK_SHARE = 9
 """The pause after a look that found nothing is at least this many times its duration, up to :data:`SLOW_POLL`."""
-TOLD_POLL = 1.0
+TRUSTED_POLL = 1.0
 """Seconds between looks while the system reports files."""
 FAULT_SECONDS = 1.0
 """Seconds between looks at a log that cannot be read at the moment."""
@@ -47,38 +47,38 @@ class BundleLog(Worker):
         self._path, self._log = path_of(path), TableLog(path)
         self.log = _ReadOnce(path, self._round)
         self._least_poll = store_of(path).look_seconds
-        self._told: dict[object, Callable[[], None]] = {}
+        self._followers: dict[object, Callable[[], None]] = {}
         self._eager: set[object] = set()
         self._rounds: OrderedDict[int, _Round] = OrderedDict()
-        self._seen, self._events, self._tells = -1, None, 0
+        self._seen, self._events, self._reports = -1, None, 0
 
-    def follow(self, who: object, told: Callable[[], None]) -> None:
-        """Call *told* on the log's thread whenever there may be another round."""
-        if not self._told:
+    def follow(self, follower: object, notify: Callable[[], None]) -> None:
+        """Call *notify* on the log's thread whenever there may be another round."""
+        if not self._followers:
             self._seen = self._log.latest()
             if not self._least_poll:
                 with contextlib.suppress(OSError):
                     self._events = FolderEvents(self._log.folder)
             self._start()
         with self._condition:
-            self._told[who] = told
+            self._followers[follower] = notify
 
-    def leave(self, who: object) -> bool:
-        """Stop calling; return whether *who* was the last."""
+    def leave(self, follower: object) -> bool:
+        """Stop calling; return whether *follower* was the last."""
         with self._condition:
-            self._told.pop(who, None)
-            self._eager.discard(who)
-            self._is_stopping = not self._told
+            self._followers.pop(follower, None)
+            self._eager.discard(follower)
+            self._is_stopping = not self._followers
             self._wake()
             return self._is_stopping
 
-    def hurry(self, who: object, is_waiting: bool) -> None:
-        """Look more often while *who* waits for a reply or message."""
+    def hurry(self, follower: object, is_waiting: bool) -> None:
+        """Look more often while *follower* waits for a reply or message."""
         with self._condition:
-            if is_waiting == (who in self._eager):
+            if is_waiting == (follower in self._eager):
                 return
-            (self._eager.add if is_waiting else self._eager.discard)(who)
-            if is_waiting and self._tells < TRUSTED_AFTER:
+            (self._eager.add if is_waiting else self._eager.discard)(follower)
+            if is_waiting and self._reports < TRUSTED_AFTER:
                 self._wake()
 
     def rows(self, commit: Commit) -> pa.Table:
@@ -87,7 +87,7 @@ class BundleLog(Worker):
 
     def _round(self, version: int) -> "_Round":
         with self._condition:
-            if len(self._told) < 2:
+            if len(self._followers) < 2:
                 self._rounds.clear()
                 return _Round()
             found = self._rounds.get(version)
@@ -113,7 +113,7 @@ class BundleLog(Worker):
                 events.close()
 
     def _follow(self) -> None:
-        is_told = False
+        is_reported = False
         while not self._is_stopping:
             began = time.monotonic()
             try:
@@ -123,13 +123,13 @@ class BundleLog(Worker):
             else:
                 pause = self._pause(time.monotonic() - began)
             if is_new:
-                self._tell(is_told)
-            is_told = self._is_told(pause)
+                self._notify(is_reported)
+            is_reported = self._wait_for_report(pause)
 
-    def _tell(self, is_told: bool) -> None:
-        self._tells = self._tells + 1 if is_told or self._is_told(0.0) else 0
-        for told in list(self._told.values()):
-            told()
+    def _notify(self, is_reported: bool) -> None:
+        self._reports = self._reports + 1 if is_reported or self._wait_for_report(0.0) else 0
+        for notify in list(self._followers.values()):
+            notify()
 
     def _look(self) -> bool:
         if not self._log.has_news(self._seen):
@@ -138,12 +138,12 @@ class BundleLog(Worker):
         return True
 
     def _pause(self, look_seconds: float) -> float:
-        if self._tells >= TRUSTED_AFTER:
-            return TOLD_POLL
+        if self._reports >= TRUSTED_AFTER:
+            return TRUSTED_POLL
         poll = max(FAST_POLL, min(LOOK_SHARE * look_seconds, SLOW_POLL)) if self._eager else SLOW_POLL
         return max(poll, self._least_poll)
 
-    def _is_told(self, seconds: float) -> bool:
+    def _wait_for_report(self, seconds: float) -> bool:
         """Wait at most *seconds*; return whether the system reported a file."""
         if self._events is not None:
             return self._events.wait(seconds)
@@ -184,21 +184,21 @@ class _ReadOnce(TableLog):
         return self._round_of(version).commit(partial(super().commit, version))
 
 
-def bundle_log(path: AnyPath, who: object, told: Callable[[], None]) -> BundleLog:
+def bundle_log(path: AnyPath, follower: object, notify: Callable[[], None]) -> BundleLog:
     """Follow the rounds of the ``cursor_ledger`` at *path* until :func:`leave`. FileNotFoundError without a table."""
     with _logs_lock:
         key = forks.generation, str(path), TableLog(path).life()
         found = _logs.get(key)
         if found is None:
             found = _logs[key] = BundleLog(path)
-        found.follow(who, told)
+        found.follow(follower, notify)
         return found
 
 
-def leave(log: BundleLog, who: object) -> None:
+def leave(log: BundleLog, follower: object) -> None:
     """Stop following; the last one ends the log's thread and waits for that. May be repeated."""
     with _logs_lock:
-        is_last = log.leave(who)
+        is_last = log.leave(follower)
         if is_last:
             for key in [key for key, each in _logs.items() if each is log]:
                 del _logs[key]

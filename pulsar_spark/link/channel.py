@@ -74,11 +74,11 @@ class Channel(Worker):
         self._eager = 0
         self._last_commit = self._last_sign = float("-inf")
         self._failure: PulsarSparkError | None = None
-        self._is_bearing = False
-        self._is_told, self._next_look = True, float("-inf")
+        self._is_faulty = False
+        self._has_news, self._next_look = True, float("-inf")
         path = layout.broker_table(CURSOR_LEDGER.name)
         self._seen = TableLog(path).latest()
-        self._rounds = bundle_log(path, self, self._has_come)
+        self._rounds = bundle_log(path, self, self._note_round)
         self._log = self._rounds.log
         self._start()
 
@@ -247,11 +247,11 @@ class Channel(Worker):
                 self._send()
                 try:
                     self._receive()
-                    self._is_bearing = False
+                    self._is_faulty = False
                     self._pause()
                 except OSError as fault:  # received rounds count; the rest comes when the disk or store is back
                     is_missing = isinstance(fault, FileNotFoundError) and is_away(self._root)
-                    self._bear(root_away(self._root) if is_missing else fault)
+                    self._tolerate(root_away(self._root) if is_missing else fault)
             failure = AlreadyClosed("the client is closed")
         except PulsarSparkError as error:
             failure = error
@@ -266,12 +266,12 @@ class Channel(Worker):
         self._broker.look()
         return self._is_stopping
 
-    def _bear(self, fault: OSError) -> None:
+    def _tolerate(self, fault: OSError) -> None:
         if not is_fault_of_disk(fault):
             raise fault
-        if not self._is_bearing and not isinstance(fault, RootAway):  # the watch for a broker logs that
+        if not self._is_faulty and not isinstance(fault, RootAway):  # the watch for a broker logs that
             self.logger.warning("root %r cannot be read for now: %s", str(self._root), fault)
-        self._is_bearing = self._is_told = True
+        self._is_faulty = self._has_news = True
         with self._condition:
             if not self._is_stopping:
                 self._condition.wait(FAULT_SECONDS)
@@ -296,9 +296,9 @@ class Channel(Worker):
                 function = heapq.heappop(self._timers)[2]
             function()
 
-    def _has_come(self) -> None:
+    def _note_round(self) -> None:
         with self._condition:
-            self._is_told = True
+            self._has_news = True
             self._condition.notify_all()
 
     def _hurry(self) -> None:
@@ -308,7 +308,7 @@ class Channel(Worker):
         with self._condition:
             self._hurry()
             now = self._clock()
-            if self._is_stopping or self._is_told:
+            if self._is_stopping or self._has_news:
                 return
             wake_at = min(self._next_look, now + broker_watch.LOOK_SECONDS)
             if self._inbox.has_consumers:
@@ -360,15 +360,15 @@ class Channel(Worker):
 
     def _receive(self) -> None:
         """Receive new rounds, if one was reported or after some time without reports."""
-        if not self._is_told and self._clock() < self._next_look:
+        if not self._has_news and self._clock() < self._next_look:
             return
-        self._is_told, self._next_look = False, self._clock() + LOOK_SECONDS
+        self._has_news, self._next_look = False, self._clock() + LOOK_SECONDS
         check_there(self._root)
         try:
             for commit in self._log.commits(after=self._seen):
-                self._broker.heard()
+                self._broker.note_commit()
                 self.logger.debug("heard the round of version %d", commit.version)
-                self._inbox.hear(commit, self._rounds.rows, self._condition)
+                self._inbox.receive(commit, self._rounds.rows, self._condition)
                 self._seen = commit.version
         except LogShortened:
             self._begin_again()

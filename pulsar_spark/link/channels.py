@@ -61,9 +61,9 @@ class Channels:
         """Send *rows*; *committed* is called with the version of the last commit, -1 if any connection failed
         before."""
         groups = self._by_channel(rows)
-        told = committed and _Countdown(len(groups), committed)
+        countdown = committed and _Countdown(len(groups), committed)
         for channel, group in groups:
-            channel.submit(group, is_urgent=is_urgent, committed=told)
+            channel.submit(group, is_urgent=is_urgent, committed=countdown)
 
     def ask(self, rows: list[dict], timeout: float) -> list[Reply]:
         """The replies to *rows*, in order. Requests for topics that moved meanwhile are repeated."""

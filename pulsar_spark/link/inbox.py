@@ -164,7 +164,7 @@ class Inbox:
             return True
         return round_commit.may_concern(map(concerned_name, chain(self._consumer_ids, self.waiting)))
 
-    def hear(
+    def receive(
         self, commit: Commit, read: Callable[[Commit], pa.Table], lock: AbstractContextManager = nullcontext()
     ) -> None:
         """Dispatch the round that a *commit* made; *read* returns its rows, as :func:`read_rows` does.

@@ -158,10 +158,12 @@ class BacklogQuota:
 
     def _what_stops(self) -> str | None:
         """The error for what in the topic's log cannot be read, or None; checked again, because it may be repaired."""
-        is_said = (self._name, TOPIC_STOPPED) in self._policies
+        has_policy = (self._name, TOPIC_STOPPED) in self._policies
         try:
             known = (
-                read_latest(self._layout, "topic").numbered_until(self._topic.topic_id) if is_said else self._followed
+                read_latest(self._layout, "topic").numbered_until(self._topic.topic_id)
+                if has_policy
+                else self._followed
             )
             self._followed = check_not_stopped(self._topic, known)
         except TopicStopped as stopped:

@@ -91,7 +91,7 @@ class Requester:
         while inbox.waiting:
             if log.has(seen + 1):
                 seen += 1
-                inbox.hear(log.commit(seen), partial(read_rows, path))
+                inbox.receive(log.commit(seen), partial(read_rows, path))
             elif time.monotonic() > deadline:
                 raise no_answer(layout.root, self.timeout_seconds)
             else:

@@ -9,10 +9,10 @@ MOST = 10**15
 """The highest number in a request; as milliseconds, tables can hold it as a time."""
 
 
-def is_said(properties: Mapping[str, str], name: str) -> bool:
+def is_true(properties: Mapping[str, str], name: str) -> bool:
     """Whether a property is "true"; False without it.
 
-    >>> is_said({"force": "true"}, "force"), is_said({}, "force")
+    >>> is_true({"force": "true"}, "force"), is_true({}, "force")
     (True, False)
     """
     value = properties.get(name, "false")

@@ -81,7 +81,7 @@ def test_what_waits_goes_to_the_broker_that_the_topic_went_to():
         before, threading.Lock(), lambda kind, **columns: (kind, columns["first"], columns["last"]), Grouping()
     )
     tracker.acknowledge(1, -1, 1)
-    tracker.turn_to(after)
+    tracker.switch_channel(after)
     tracker.acknowledge(2, -1, 1)
     tracker.give_back({7}, 0)
     assert before.sent() == []

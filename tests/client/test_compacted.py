@@ -232,7 +232,7 @@ def test_nothing_is_told_of_what_the_broker_has_not_numbered_yet():
     told, ends = [], iter((4, 10))
     ledgers = SimpleNamespace(next_position=lambda *place: next(ends))
     subscription = SimpleNamespace(
-        topic=SimpleNamespace(path="t", topic_id="id"), partition=-1, ledgers=ledgers, tell_deleted=told.extend
+        topic=SimpleNamespace(path="t", topic_id="id"), partition=-1, ledgers=ledgers, acknowledge_deleted=told.extend
     )
     every_second = np.arange(1, 4 * AHEAD, 2)
     entries = SimpleNamespace(

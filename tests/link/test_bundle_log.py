@@ -78,13 +78,13 @@ def test_while_somebody_waits_it_looks_often_unless_a_look_takes_long(log, waits
 
 
 def test_it_looks_seldom_once_it_was_told_of_three_rounds_until_it_is_not(log, tmp_path, monkeypatch):
-    are_told = iter([True, True, True, False])
-    monkeypatch.setattr(log, "_is_told", lambda seconds: seconds == 0.0 and next(are_told))
+    are_reported = iter([True, True, True, False])
+    monkeypatch.setattr(log, "_wait_for_report", lambda seconds: seconds == 0.0 and next(are_reported))
     pauses = []
     for version in range(4):
         _commit(tmp_path, version)
         assert log._look() and not log._look()
-        log._tell(is_told=False)
+        log._notify(is_reported=False)
         pauses.append(log._pause(0.0))
     assert pauses == [0.05, 0.05, 1.0, 0.05]
 

@@ -151,7 +151,7 @@ MUTANTS = (
         "lane-takes-what-is-gone",
         "an entry whose key is lost counts as one without a key, and its lane forgets it",
         "protocol/keys/lanes.py",
-        "return found if are_told(len(found), entries) else found[~are_gone()[found]]",
+        "return found if are_certain(len(found), entries) else found[~are_gone()[found]]",
         "return found",
         "pulsar_spark/protocol/keys/lanes.py::pulsar_spark.protocol.keys.lanes.known_entries",
     ),

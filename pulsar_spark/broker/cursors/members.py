@@ -21,7 +21,7 @@ from pulsar_spark.protocol.delays.instants import from_micros
 from pulsar_spark.protocol.policies.compaction import IS_READ_COMPACTED, reads_compacted_refusal
 from pulsar_spark.protocol.policies.policies import MOST_INT32, POLICIES
 from pulsar_spark.protocol.redelivery.letters import LATEST_MS, NAME_DEAD_LETTER_TOPIC, dead_letters_to
-from pulsar_spark.protocol.request_properties import MOST, is_said
+from pulsar_spark.protocol.request_properties import MOST, is_true
 from pulsar_spark.protocol.subscriptions.failover import Consumer as Candidate
 from pulsar_spark.protocol.subscriptions.failover import active_consumer, takeover_pause_ms
 from pulsar_spark.protocol.subscriptions.membership import (
@@ -53,7 +53,7 @@ class Members(RequestHandler):
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor and request.consumer_id in cursor.consumers:
             return "connected"
-        reads_compacted = is_said(request.properties, IS_READ_COMPACTED)
+        reads_compacted = is_true(request.properties, IS_READ_COMPACTED)
         if reads_compacted and (refused := reads_compacted_refusal(wanted)):
             raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}")
         newcomer = newcomer_of(request, partial(self.bundle.policy, request.topic)) if wanted == KEY_SHARED else None
@@ -193,7 +193,7 @@ class Members(RequestHandler):
             consumer.name for consumer in cursor.consumers.values() if consumer.consumer_id != request.consumer_id
         ]
         by_consumer = request.consumer_id is not None
-        refused = unsubscribe_refusal(others, is_forced=is_said(request.properties, "force"), by_consumer=by_consumer)
+        refused = unsubscribe_refusal(others, is_forced=is_true(request.properties, "force"), by_consumer=by_consumer)
         if refused:
             raise error_named(refused[0])(f"subscription {request.subscription!r} {refused[1]}")
         self.delete(cursor)
@@ -302,7 +302,7 @@ class Members(RequestHandler):
 def _check_chunk_limits(request: Request) -> None:
     number_of(request, MAX_PENDING, 0, least=-MOST_INT32, most=MOST_INT32)
     number_of(request, EXPIRE_TIME_MS, 0, least=0, most=LATEST_MS)
-    is_said(request.properties, AUTO_ACK_OLDEST)
+    is_true(request.properties, AUTO_ACK_OLDEST)
 
 
 def _type_wanted(request: Request) -> str:

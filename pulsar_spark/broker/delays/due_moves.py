@@ -17,7 +17,7 @@ from pulsar_spark.broker.round.isolation import isolated, of_topic
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range, spliced
 from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, inside, ranges_of
-from pulsar_spark.protocol.delays.delays import AXES_END, DUE_BASE, Checkpoint, agreed, place_apart, virtual
+from pulsar_spark.protocol.delays.delays import AXES_END, DUE_BASE, Checkpoint, certain_states, place_apart, virtual
 
 log = logging.getLogger(__name__)
 
@@ -145,8 +145,8 @@ def mend_numbers(bundle: Bundle, draft: RoundDraft) -> None:
     """Correct numbers after the delay index was rebuilt from a topic that lost entries.
 
     Which entries are gone is unknown, so a state is kept only if it is the same for all possibilities
-    (protocol.delays.agreed). With g entries gone, at most g are delivered again at each border of states; nothing is
-    lost.
+    (protocol.delays.certain_states). With g entries gone, at most g are delivered again at each border of states;
+    nothing is lost.
     """
     for state, promotion in bundle.promoted():
         for checkpoint, entries in promotion.unlike_index():
@@ -183,7 +183,7 @@ def _keep_what_agrees(asked: CursorDraft, checkpoint: Checkpoint, entries: int) 
     states = np.full(checkpoint.numbers, -1)
     for each in held:
         states[max(each.first - first, 0) : each.last - first + 1] = said.index(each[2:])
-    left = agreed(states, entries)
+    left = certain_states(states, entries)
     kept = [
         Range(first + begin, first + end, *said[state])
         for state in range(len(said))

@@ -20,7 +20,7 @@ from pulsar_spark.broker.key_shared.lane_parts import LaneParts
 from pulsar_spark.broker.key_shared.whole_ranges import begun_at, first_left, joined
 from pulsar_spark.broker.round.entry_states import UNREAD, EntryCodes, EntryStates, by_number, exact_ranges, lane_ranges
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.keys.lanes import LaneHashes, are_told, known_entries, lane_numbers
+from pulsar_spark.protocol.keys.lanes import LaneHashes, are_certain, known_entries, lane_numbers
 from pulsar_spark.protocol.keys.selectors import Selector
 
 _FEW_STATES = 1000
@@ -98,7 +98,7 @@ class LaneForm:
             for held in lane.ranges:
                 first, end = np.searchsorted(places, [held.first - self._base, held.last + 1 - self._base])
                 found = places[first:end]
-                if not are_told(len(found), held.size):
+                if not are_certain(len(found), held.size):
                     self._ranges_of = {}
                 if held.status != ACKNOWLEDGED:  # missing entries go out again, and the consumer finds out
                     found = known_entries(found, held.size, are_gone)

@@ -15,7 +15,7 @@ from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND, IS_UNSE
 from pulsar_spark.protocol.acknowledgement.packing import named_positions
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.delays.delays import CANCEL, DELIVER_AT_MS, MAX_MS, POSITIONS, position_of
-from pulsar_spark.protocol.request_properties import is_said
+from pulsar_spark.protocol.request_properties import is_true
 from pulsar_spark.protocol.subscriptions.membership import allows_cumulative
 
 NOTED = ("ack", "negative_ack")
@@ -29,7 +29,7 @@ class Acknowledgements(RequestHandler):
         cursor = self.cursor_of(request)
         self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
-        if is_said(request.properties, CANCEL):
+        if is_true(request.properties, CANCEL):
             return self._cancel(cursor, request)
         if DELIVERY_ROUND in request.properties:
             delivered = number_of(request, DELIVERY_ROUND, least=0)
@@ -118,7 +118,7 @@ class Acknowledgements(RequestHandler):
         cursor = self.cursor_of(request)
         consumer = self.consumer_of(request, cursor)
         self.check_range(cursor, request.first, request.last)
-        delay_ms, is_unseen = max(request.delay_ms or 0, 0), is_said(request.properties, IS_UNSEEN)
+        delay_ms, is_unseen = max(request.delay_ms or 0, 0), is_true(request.properties, IS_UNSEEN)
         if is_unseen and delay_ms:
             raise InvalidConfiguration(
                 f"positions {request.first} to {request.last} are given back unseen, with delay_ms "

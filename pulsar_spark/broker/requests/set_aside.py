@@ -16,7 +16,7 @@ from pulsar_spark.broker.requests.request_handler import RequestHandler
 from pulsar_spark.broker.round.facts import set_aside_row
 from pulsar_spark.broker.round.isolation import of_request
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, UnknownError, shown
-from pulsar_spark.protocol.request_properties import is_said
+from pulsar_spark.protocol.request_properties import is_true
 from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SUBSCRIPTION, TOPIC, SetAside
 
 MOST_REQUESTS = 1_000
@@ -69,7 +69,7 @@ class SetAsideRequests(RequestHandler):
     def drop(self, request: Request) -> str:
         """Drop one request that was set aside, or all; returns how many."""
         entries = self._entries(request)
-        if is_said(request.properties, "all"):
+        if is_true(request.properties, "all"):
             entries = [entry for entry in entries if entry.status == REQUEST]
         for entry in entries:
             if entry.status != REQUEST:
@@ -79,7 +79,7 @@ class SetAsideRequests(RequestHandler):
         return str(len(entries))
 
     def _entries(self, request: Request) -> list[SetAside]:
-        if is_said(request.properties, "all"):
+        if is_true(request.properties, "all"):
             return list(self.bundle.set_aside.values())
         wanted = request.properties.get("id")
         if wanted not in self.bundle.set_aside:

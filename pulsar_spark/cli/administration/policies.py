@@ -19,7 +19,7 @@ from pulsar_spark.cli.common import (
     shows_work,
 )
 from pulsar_spark.protocol.policies.policies import CHECK_SECONDS, POLICIES, values_of
-from pulsar_spark.protocol.policies.policy_descriptions import description, line, takes_effect
+from pulsar_spark.protocol.policies.policy_descriptions import description, policy_line, takes_effect
 
 app = typer.Typer(no_args_is_help=True)
 _NEGATIVE_NUMBERS = {"ignore_unknown_options": True}
@@ -44,7 +44,7 @@ def list_(as_json: Json = False):
     """
     if not as_json:
         for name in POLICIES:
-            typer.echo(line(name))
+            typer.echo(policy_line(name))
         return
     print_json(
         [

@@ -15,7 +15,7 @@ from pulsar_spark.client.acks.acknowledgements import AckGroup, Acknowledgement
 from pulsar_spark.client.acks.pending_acks import PendingAcks
 from pulsar_spark.client.acks.receipts import Receipt
 from pulsar_spark.client.model.message import Message
-from pulsar_spark.client.receiving.key_order import InLine, KeyOrder
+from pulsar_spark.client.receiving.key_order import KeyOrder, KeyPlace
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.channel import SPACING, Channel
 from pulsar_spark.protocol.acknowledgement.cursor import UNSEEN
@@ -39,7 +39,7 @@ class Grouping(NamedTuple):
 
 class AcknowledgementTracker:
     """One consumer's tracker on one partition. ``group`` requires *lock*; ``make(kind, **columns)`` makes a request
-    row; ``along()`` gives rows to send with others; *key_order* learns of entries given back.
+    row; ``early_rows()`` gives rows to send with others; *key_order* learns of entries given back.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class AcknowledgementTracker:
         lock: threading.Lock,
         make: Callable[..., dict],
         grouping: Grouping,
-        along: Callable[[], list[dict]] = list,
+        early_rows: Callable[[], list[dict]] = list,
         key_order: KeyOrder | None = None,
     ):
         self._channel = channel
         self._lock = lock
-        self._make, self._along = make, along
+        self._make, self._early_rows = make, early_rows
         self._grouping = grouping
         self.group = AckGroup(grouping.is_batch_index)
         self.pending = PendingAcks()
@@ -67,7 +67,7 @@ class AcknowledgementTracker:
         self._ended_by: PulsarSparkError | None = None
         self._source = self._source_of(channel)
 
-    def turn_to(self, channel: Channel) -> None:
+    def switch_channel(self, channel: Channel) -> None:
         """Send everything, also what waits, to the broker of another bundle from now on."""
         with self._lock:
             self._channel, self._source = channel, self._source_of(channel)
@@ -75,7 +75,7 @@ class AcknowledgementTracker:
 
     def _source_of(self, channel: Channel) -> Callable[[], list[dict]]:
         """The source of a channel's rows; it gives none once another channel is used."""
-        return lambda: self._take_rows_along() if channel is self._channel else []
+        return lambda: self._take_all_rows() if channel is self._channel else []
 
     def _gather(self, delay: float, *, is_urgent: bool = False) -> None:
         source = self._source  # read first, so that no channel gets the source of a later one
@@ -129,7 +129,7 @@ class AcknowledgementTracker:
                 if self._grouping.has_receipts:
                     raise self._ended_by
                 return False, None
-            self._make_out()
+            self._process_pending()
             earlier = self._take() if properties else []
             result = acknowledge()
             waiting = len(self.group)
@@ -139,7 +139,7 @@ class AcknowledgementTracker:
             self._is_gathering |= is_first
             is_full = waiting >= self._grouping.max_group_size and not self._is_full
             self._is_full |= is_full
-            self._leave_room()
+            self._set_room()
         if rows:
             self._channel.submit(rows, is_urgent=True)
         if is_first or is_full:
@@ -147,11 +147,11 @@ class AcknowledgementTracker:
             self._gather(min(delay, SPACING) if is_full else delay, is_urgent=self._grouping.is_immediate)
         return result, receipt
 
-    def make_out(self) -> None:
+    def process_pending(self) -> None:
         """Acknowledge the messages in :attr:`pending`."""
         self._add(lambda: False, None)
 
-    def _make_out(self) -> None:
+    def _process_pending(self) -> None:
         if not self.pending:
             return
         for positions, indexes, delivered in self.pending.take():
@@ -159,9 +159,9 @@ class AcknowledgementTracker:
                 self.group.acknowledge_indexes(positions[0], indexes, delivered)
             else:
                 self.group.acknowledge_entries(positions)
-        self._leave_room()
+        self._set_room()
 
-    def _leave_room(self) -> None:
+    def _set_room(self) -> None:
         """Allow appending while something is to be sent, until the group may be full."""
         if self._is_gathering:
             left = max(0, self._grouping.max_group_size - len(self.group))
@@ -169,17 +169,17 @@ class AcknowledgementTracker:
 
     def deliver(self, position: int, delivered_bits: int) -> None:
         """A batch arrives (again). The caller holds the lock."""
-        self._make_out()
+        self._process_pending()
         self.group.deliver(position, delivered_bits)
 
     def left_of(self, position: int, delivered_bits: int) -> int:
         """The unacknowledged indexes of a batch that arrives with these. The caller holds the lock."""
-        self._make_out()
+        self._process_pending()
         return self.group.left_of(position, delivered_bits)
 
     def without_acknowledged(self, messages: list[Message]) -> list[Message]:
         """The unacknowledged ones of *messages* outside batches. The caller holds the lock."""
-        self._make_out()
+        self._process_pending()
         are_new = self.group.new_of([message._position for message in messages])
         return messages if are_new is None else list(compress(messages, are_new))
 
@@ -192,25 +192,25 @@ class AcknowledgementTracker:
             self._receipt = Receipt()
         return self._receipt
 
-    def give_back(self, positions: set[int] | range, delay_ms: int, in_line: InLine | None = None) -> None:
-        """Give entries back after a delay; *in_line* is the place of a single one. Later ones of their hashes wait."""
+    def give_back(self, positions: set[int] | range, delay_ms: int, key_place: KeyPlace | None = None) -> None:
+        """Give entries back after a delay; *key_place* is that of a single one. Later ones of their hashes wait."""
         with self._lock:
             if self._key_order is not None:
-                self._key_order.give_back(positions, in_line)
+                self._key_order.give_back(positions, key_place)
             self._give_back(positions, delay_ms)
 
-    def let_die(self, positions: set[int]) -> None:
+    def give_back_dead(self, positions: set[int]) -> None:
         """Give back entries that were delivered too often: the broker writes their letters."""
         with self._lock:
             self._give_back(positions, 0)
 
-    def give_back_unseen(self, position: int, in_line: InLine) -> None:
+    def give_back_unseen(self, position: int, key_place: KeyPlace) -> None:
         """Give back an entry that the application did not see, so that it follows others of its hash. The caller holds
         the lock.
         """
         is_first = not self._unseen
         self._unseen.add(position)
-        self._key_order.give_back((position,), in_line)
+        self._key_order.give_back((position,), key_place)
         if is_first:
             self._gather(SPACING)
 
@@ -247,9 +247,9 @@ class AcknowledgementTracker:
         ]
         return rows
 
-    def _take_rows_along(self) -> list[dict]:
+    def _take_all_rows(self) -> list[dict]:
         rows = self.take_rows()
-        return rows + self._along() if rows else rows
+        return rows + self._early_rows() if rows else rows
 
     def forget_given_back(self) -> None:
         """Forget entries given back: they are no longer pending here. The caller holds the lock."""
@@ -294,7 +294,7 @@ class AcknowledgementTracker:
             receipt.fail(error)
 
     def _take(self, properties: dict[str, str] | None = None) -> list[dict]:
-        self._make_out()
+        self._process_pending()
         given = {f"property.{name}": value for name, value in (properties or {}).items()}
         receipt, self._receipt = self._receipt, None
         if receipt is not None:

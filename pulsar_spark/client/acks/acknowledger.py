@@ -113,11 +113,11 @@ class Acknowledger:
             return
         places = [self._places.find(message) for message in messages]
         letters = [letter_of(message, place) for message, place in zip(messages, places, strict=True)]
-        earlier, asked = [], []
+        earlier, letter_rows = [], []
         for (subscription, position, batch_index, bits), letter in zip(places, letters, strict=True):
             result, rows = subscription.tracker.reconsume_later(position, batch_index, bits, letter)
             earlier += rows[:-1]
-            asked.append(rows[-1])
+            letter_rows.append(rows[-1])
             if self._unacked is None:
                 continue
             if letter.is_cumulative:
@@ -125,10 +125,10 @@ class Acknowledger:
             elif result:
                 self._unacked.remove(subscription, position)
         if not self._settings.grouping.has_receipts:
-            self._channel.post(earlier + asked, self._timeout)
+            self._channel.post(earlier + letter_rows, self._timeout)
             return
         self._channel.submit(earlier)
-        for reply in self._channel.ask(asked, self._timeout):
+        for reply in self._channel.ask(letter_rows, self._timeout):
             if reply.error is not None:
                 raise reply.error
 

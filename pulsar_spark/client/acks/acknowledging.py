@@ -54,7 +54,7 @@ class Acknowledging:
                     pending.append(message)
                     if len(pending) >= pending.room:
                         self._receiver.check_open()
-                        delivery.subscription.tracker.make_out()
+                        delivery.subscription.tracker.process_pending()
                     return
         except KeyboardInterrupt:
             raise interrupted(self, "acknowledge") from None
@@ -76,7 +76,7 @@ class Acknowledging:
             delivery.pending_acks.append(message)
         for subscription in {delivery.subscription for delivery in deliveries}:
             if len(subscription.tracker.pending) >= subscription.tracker.pending.room:
-                subscription.tracker.make_out()
+                subscription.tracker.process_pending()
         return True
 
     @public_call

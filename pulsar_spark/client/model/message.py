@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from pulsar_spark.client.receiving.delivery import Delivery
-from pulsar_spark.client.receiving.key_order import InLine
+from pulsar_spark.client.receiving.key_order import KeyPlace
 from pulsar_spark.client.schema.payloads import EncryptionContext, Opened, PayloadOpener
 from pulsar_spark.client.sending.publish_rows import Outgoing
 from pulsar_spark.errors import InvalidMessage, UnreadableMessage
@@ -159,10 +159,10 @@ class Message:
         """Whether the row is a chunk; messages of a batch are none."""
         return self._block.has_chunks and self._field("uuid") is not None and self._field("batch_index") is None
 
-    def _in_line(self) -> InLine | None:
+    def _key_place(self) -> KeyPlace | None:
         """The place of a delivered message's entry among those of its hash, if the hash is known."""
         sticky_hash = self._block.sticky_hash(self._row)
-        return None if sticky_hash is None else InLine(sticky_hash, self._block.delivery.place_of(self._position))
+        return None if sticky_hash is None else KeyPlace(sticky_hash, self._block.delivery.place_of(self._position))
 
     def _field(self, name: str):
         return self._block.column(name)[self._row]

@@ -242,7 +242,7 @@ class Reader(Described):
                 block = Block(rows, self._names[partition], partition, run.ledger_id, **self._of_blocks)
                 for index in range(len(block)):
                     message = Message(block, index)
-                    if not self._is_behind_start(message, partition, run.ledger_id):
+                    if not self._is_after_start(message, partition, run.ledger_id):
                         continue
                     if chunked is not None and message._is_chunk():
                         message = chunked.message(message, message._field("entry_id") + to_position)
@@ -276,8 +276,8 @@ class Reader(Described):
                     yield _NOT_NOW
                 elif not isinstance(error, FileNotFoundError) or not view.look():
                     raise  # otherwise the file left the view, and there is a newer one
-        behind = min([max(first, passed.get(partition, 0) + 1) for partition in self._partitions])
-        for runs in self._when_there(lambda: iter([self._log.start_at(behind, passed, self._start_time)])):
+        first_uncompacted = min([max(first, passed.get(partition, 0) + 1) for partition in self._partitions])
+        for runs in self._when_there(lambda: iter([self._log.start_at(first_uncompacted, passed, self._start_time)])):
             if runs is _NOT_NOW:
                 yield _NOT_NOW
             else:
@@ -286,7 +286,7 @@ class Reader(Described):
     def _compacted(self, block: Block, partition: int) -> Iterator[Message | UnreadableMessage]:
         for index in range(self._first_from_time(block, partition), len(block)):
             message = Message(block, index)
-            if self._is_behind_start(message, partition, message._field("ledger_id")):
+            if self._is_after_start(message, partition, message._field("ledger_id")):
                 error = message._open(self._opener)
                 if not (error and self._opener.discards(error)):
                     yield error or message
@@ -315,7 +315,7 @@ class Reader(Described):
         self._begun.add(partition)
         return run.from_entry(first)
 
-    def _is_behind_start(self, message: Message, partition: int, ledger_id: int) -> bool:
+    def _is_after_start(self, message: Message, partition: int, ledger_id: int) -> bool:
         start = self._start_id
         if start is None or partition != start.partition():
             return True

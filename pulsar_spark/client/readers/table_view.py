@@ -51,7 +51,7 @@ class TableView(Described):
         self._client, self._reader, self._subscription, self._schema = client, reader, subscription, schema
         self._lock = threading.RLock()
         self._latest: dict[str, _Latest] = {}
-        self._heard: list[Callable[[str, Any], None]] = []
+        self._listeners: list[Callable[[str, Any], None]] = []
         self._removed = b"" if isinstance(schema, BytesSchema) else None
         while reader.has_message_available():
             self._take(self, reader.read_next())
@@ -67,10 +67,10 @@ class TableView(Described):
                 self._latest[key] = latest
             else:
                 self._latest.pop(key, None)
-            if self._heard:
-                self._tell(self._heard, key, latest if latest.data() else None)
+            if self._listeners:
+                self._call(self._listeners, key, latest if latest.data() else None)
 
-    def _tell(self, listeners: list[Callable[[str, Any], None]], key: str, latest: _Latest | None) -> None:
+    def _call(self, listeners: list[Callable[[str, Any], None]], key: str, latest: _Latest | None) -> None:
         """Call the *listeners*; their exceptions are logged. The caller holds the lock."""
         try:
             value = self._removed if latest is None else self._schema.decode_message(latest)
@@ -111,8 +111,8 @@ class TableView(Described):
         """
         with self._lock:
             for key, latest in list(self._latest.items()):
-                self._tell([callback], key, latest)
-            self._heard.append(callback)
+                self._call([callback], key, latest)
+            self._listeners.append(callback)
 
     def close(self) -> None:
         """Stop following the topic; its values stay readable. A second call raises ``AlreadyClosed``."""

@@ -21,7 +21,7 @@ class CompactedOut:
 
     def __init__(self, subscription, entries: CompactedEntries):
         self._subscription, self._entries = subscription, entries
-        self._told_for, self._told_until = (-1, -1), -1
+        self._reported_for, self._reported_until = (-1, -1), -1
         """Generation and horizon, and up to which position was told for them."""
         self._knows_none_until: int | None = None
         """Deletions up to this ledger are passed over, because the consumer knows none of their keys; None before the
@@ -40,18 +40,18 @@ class CompactedOut:
         if first >= end:
             return positions
         hears = horizon > self._knows_none_until
-        if self._told_for != (delivery.generation, horizon):
-            self._told_for, self._told_until = (delivery.generation, horizon), -1
+        if self._reported_for != (delivery.generation, horizon):
+            self._reported_for, self._reported_until = (delivery.generation, horizon), -1
         has_more = len(stay) - int(np.searchsorted(stay, last, "right")) == AHEAD
         until = min(int(stay[-1]), end - 1) if has_more else end - 1  # a broker refuses unnumbered entries
-        begin = max(first, self._told_until + 1)
+        begin = max(first, self._reported_until + 1)
         if hears:
             until = max(min(last, end - 1), min(until, begin + AHEAD_FOR_DELETIONS))
             stay = np.union1d(stay, self._deletions(first, begin, until))
         if begin <= until:
             gaps = Positions(ranges_of(stay)).gaps(begin, until)
-            subscription.tell_deleted(list(gaps))
-            self._told_until = until
+            subscription.acknowledge_deleted(list(gaps))
+            self._reported_until = until
         kept = stay[stay <= last]
         return np.concatenate([kept, np.arange(max(first, end), last + 1)])
 

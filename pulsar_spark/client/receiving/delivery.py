@@ -83,9 +83,9 @@ class Delivery:
 
     def is_taken(self) -> None:
         """Note that it left the queue."""
-        self.subscription.taken = self._behind(self.subscription.taken)
+        self.subscription.taken = self._taken_after(self.subscription.taken)
 
-    def _behind(self, taken: tuple[int, int]) -> tuple[int, int]:
+    def _taken_after(self, taken: tuple[int, int]) -> tuple[int, int]:
         """The round and last place taken, from *taken*, once this delivery is taken too."""
         return self.round, max(self.last_place, taken[1]) if taken[0] == self.round else self.last_place
 
@@ -179,7 +179,7 @@ def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
     taken, before = queue[0].subscription.taken, []
     for delivery in queue:
         before.append(taken)
-        taken = delivery._behind(taken)
+        taken = delivery._taken_after(taken)
     cut, first, found = len(queue), queue[-1].place, 0
     for at in reversed(range(len(queue))):
         delivery = queue[at]

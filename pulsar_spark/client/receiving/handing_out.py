@@ -13,7 +13,7 @@ import numpy as np
 from pulsar_spark.client.acks.acknowledgement_tracker import AcknowledgementTracker
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.delivery import Delivery
-from pulsar_spark.client.receiving.key_order import InLine, KeyOrder
+from pulsar_spark.client.receiving.key_order import KeyOrder, KeyPlace
 from pulsar_spark.client.receiving.reading import Read, read_messages
 from pulsar_spark.client.receiving.ready import Ready
 from pulsar_spark.errors import TopicNotFound
@@ -76,7 +76,7 @@ class HandingOut:
         """The positions of its entries."""
         return delivery.look_up(self.ledgers, self.topic, self.partition)
 
-    def tell_deleted(self, spans: list[tuple[int, int]]) -> None:
+    def acknowledge_deleted(self, spans: list[tuple[int, int]]) -> None:
         """Acknowledge deleted entries in *spans* (first..last)."""
         self._channel.submit([self.row("ack", first=first, last=last) for first, last in spans])
 
@@ -120,21 +120,21 @@ class HandingOut:
         newest = self._newest_of_lanes[-1:]
         is_single = self._is_timed or block.has_encoded or bool(newest)
         hidden = bool(newest) and self._comes_again_in_a_lane(messages[0]._position)
-        in_line = self._in_line(messages)
+        key_places = self._key_places(messages)
         with self.lock:
             if delivery.generation != self.generation:
                 return None
-            is_late = self._is_guarding and (in_line is None or self.key_order.unknown)
+            is_late = self._is_guarding and (key_places is None or self.key_order.unknown)
             if is_late or self._newest_of_lanes[-1:] != newest:
                 return Ready([])  # check again
             permits = self._count_taken()
-            most = 1 if is_single else max(1, self._permits.until_asked - 1)
-            most = most if in_line is None else min(most, _MOST_GUARDED)
+            most = 1 if is_single else max(1, self._permits.until_request - 1)
+            most = most if key_places is None else min(most, _MOST_GUARDED)
             looked_at = messages[:most]
             del messages[:most]
             shown = [] if hidden else self._to_be_shown(delivery, looked_at)
-            if in_line is not None:
-                shown = self._in_key_order(delivery, shown, in_line)
+            if key_places is not None:
+                shown = self._in_key_order(delivery, shown, key_places)
             if most == 1:
                 self._queued -= 1
                 permits += self._permits.hand_out(is_shown=bool(shown))
@@ -151,19 +151,19 @@ class HandingOut:
         given back.
         """
         try:
-            in_line = self._in_line([message])
+            key_places = self._key_places([message])
         except TopicNotFound:  # deleted; the broker will say so
             return False
         with self.lock:
             if message._block.delivery.generation != self.generation:
                 return False
-            return in_line is None or bool(self._in_key_order(message._block.delivery, [message], in_line))
+            return key_places is None or bool(self._in_key_order(message._block.delivery, [message], key_places))
 
     @property
     def _is_guarding(self) -> bool:
         return self.key_order is not None and self.key_order.is_guarding
 
-    def _in_line(self, messages: list[Message]) -> dict[int, InLine] | None:
+    def _key_places(self, messages: list[Message]) -> dict[int, KeyPlace] | None:
         """The places of the first *messages*, by position; None if none can be too early. Also looks up missing hashes
         of entries given back.
         """
@@ -171,19 +171,21 @@ class HandingOut:
             return None
         with self.lock:
             unknown = self.key_order.unknown
-        found = {each._position: each._in_line() for each in messages[:_MOST_GUARDED]}
+        found = {each._position: each._key_place() for each in messages[:_MOST_GUARDED]}
         wanted = sorted({*unknown, *(position for position, known in found.items() if known is None)})
         if wanted:
             place = self.topic.path, self.topic.topic_id, self.partition
             hashes = dict(zip(wanted, hashes_of(self.ledgers, *place, ranges_of(wanted)).tolist(), strict=True))
             delivery = messages[0]._block.delivery
             for position in hashes.keys() & found.keys():
-                found[position] = InLine(hashes[position], delivery.place_of(position))
+                found[position] = KeyPlace(hashes[position], delivery.place_of(position))
             with self.lock:
                 self.key_order.learn({position: hashes[position] for position in unknown})
         return found
 
-    def _in_key_order(self, delivery: Delivery, messages: list[Message], in_line: dict[int, InLine]) -> list[Message]:
+    def _in_key_order(
+        self, delivery: Delivery, messages: list[Message], key_places: dict[int, KeyPlace]
+    ) -> list[Message]:
         """The *messages* of whose hash no earlier entry was given back; the others are given back too."""
         order, in_order = self.key_order, []
         for message in messages:
@@ -192,8 +194,8 @@ class HandingOut:
             order.arrives(version)
             if order.is_returned(position, version):
                 continue
-            if order.is_early(in_line[position], version):
-                self.tracker.give_back_unseen(position, in_line[position])
+            if order.is_early(key_places[position], version):
+                self.tracker.give_back_unseen(position, key_places[position])
                 self._consumer._forget_unacked_entry(self, position)
             else:
                 in_order.append(message)

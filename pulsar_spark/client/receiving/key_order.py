@@ -27,7 +27,7 @@ class UnderWay:
         self.version = version
 
 
-class InLine(NamedTuple):
+class KeyPlace(NamedTuple):
     """The *place* of an entry among those of its hash: its position, or for a due entry its number, above all
     positions.
     """
@@ -64,28 +64,28 @@ class KeyOrder:
         """Positions given back whose hashes are unknown, in order."""
         return sorted(self._unknown)
 
-    def give_back(self, positions: Iterable[int], in_line: InLine | None = None) -> None:
+    def give_back(self, positions: Iterable[int], key_place: KeyPlace | None = None) -> None:
         """Note entries given back, and the place of a single one if known."""
         for position in positions:
             self._returned[position] = self._next
-            if in_line is None:
+            if key_place is None:
                 self._unknown[position] = self._next
             else:
-                self._guard(in_line, self._next)
+                self._guard(key_place, self._next)
 
     def learn(self, hashes: Mapping[int, int]) -> None:
         """Set the *hashes* of positions given back."""
         for position, sticky_hash in hashes.items():
             requests = self._unknown.pop(position, None)
             if requests is not None:
-                self._guard(InLine(sticky_hash, position), requests)
+                self._guard(KeyPlace(sticky_hash, position), requests)
 
-    def _guard(self, in_line: InLine, requests: UnderWay) -> None:
-        place, known = in_line.place, self._guards.get(in_line.sticky_hash)
+    def _guard(self, key_place: KeyPlace, requests: UnderWay) -> None:
+        place, known = key_place.place, self._guards.get(key_place.sticky_hash)
         if known is not None:
             place = min(place, known.place)
             requests = max(requests, known.requests, key=attrgetter("number"))
-        self._guards[in_line.sticky_hash] = _Guard(place, requests)
+        self._guards[key_place.sticky_hash] = _Guard(place, requests)
 
     def send(self) -> UnderWay:
         """Note that all give-backs so far are sent with the next commit."""
@@ -105,10 +105,10 @@ class KeyOrder:
         requests = self._returned.get(position)
         return requests is not None and requests.version > requests_version
 
-    def is_early(self, in_line: InLine, requests_version: int) -> bool:
+    def is_early(self, key_place: KeyPlace, requests_version: int) -> bool:
         """Whether an earlier entry of its hash was given back, unread by the round that sent this one."""
-        guard = self._guards.get(in_line.sticky_hash)
-        return guard is not None and in_line.place > guard.place and guard.requests.version > requests_version
+        guard = self._guards.get(key_place.sticky_hash)
+        return guard is not None and key_place.place > guard.place and guard.requests.version > requests_version
 
     def forget(self) -> None:
         """Forget all give-backs: everything unacknowledged comes again."""

@@ -34,7 +34,7 @@ def read_messages(subscription, delivery: Delivery) -> Generator[Read, None, int
     """
     positions, in_order = subscription.positions_of(delivery), delivery.due_order
     if delivery.is_dead:
-        subscription.tracker.let_die(set(positions.tolist()))
+        subscription.tracker.give_back_dead(set(positions.tolist()))
         return 0
     if in_order is None:
         stay = (
@@ -134,7 +134,7 @@ def _joined(subscription, chunked: Joining, last: Message) -> Message | Messages
         return None
     found = chunked.message(last, position)
     if found is None:
-        subscription.tell_deleted([(position, position)])
+        subscription.acknowledge_deleted([(position, position)])
     return found
 
 
@@ -144,7 +144,9 @@ def _pass_over(subscription, delivery: Delivery, run: Run, missing: Missing) -> 
     if missing.is_lost:
         yield lost_error(subscription.topic.path, run, missing)
         return
-    subscription.tell_deleted([(first + run.to_position, last + run.to_position) for first, last in missing.whole])
+    subscription.acknowledge_deleted(
+        [(first + run.to_position, last + run.to_position) for first, last in missing.whole]
+    )
     wanted = delivery.unacked_bits
     for entry, indexes in missing.parts.items():
         for index in indexes:

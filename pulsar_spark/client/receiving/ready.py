@@ -16,18 +16,18 @@ class Ready:
     methods require the subscription's lock.
     """
 
-    __slots__ = ("messages", "_first", "_last", "_size", "_told")
+    __slots__ = ("messages", "_first", "_last", "_size", "_counted")
 
     def __init__(self, messages: list[Message], first: int = 0, last: int = sys.maxsize):
         self.messages: Iterator[Message] = iter(messages)
         self._first, self._last = first, last
         self._size = len(messages)
-        self._told = 0
+        self._counted = 0
 
     def newly_taken(self) -> int:
         """How many were taken since the last call."""
-        told, self._told = self._told, self._size - length_hint(self.messages)
-        return self._told - told
+        counted, self._counted = self._counted, self._size - length_hint(self.messages)
+        return self._counted - counted
 
     def may_hold(self, first: int, last: int) -> bool:
         """May a message of an entry *first*..*last* be among them?"""

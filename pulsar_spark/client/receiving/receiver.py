@@ -58,9 +58,9 @@ class Receiver:
         """The next messages, for who takes one that is there; behind the last there may be others."""
         self._without_queue: PartitionSubscription | None = None
         self._error: PulsarSparkError | None = None
-        self._behind: MessagesLost | UnreadableMessage | None = None
+        self._postponed: MessagesLost | UnreadableMessage | None = None
         self.is_closed = self._is_paused = self._is_root_away = False
-        self.told: Callable[[], None] = _nothing
+        self.on_arrival: Callable[[], None] = _nothing
         """Is called when it may be worth to try :meth:`take_ready` again, from any thread."""
 
     def set_without_queue(self, subscription: PartitionSubscription) -> None:
@@ -72,7 +72,7 @@ class Receiver:
         with self._condition:
             self._arrived.append(delivery)
             self._condition.notify()
-        self.told()
+        self.on_arrival()
 
     def take_back(self, subscription: PartitionSubscription, messages: int) -> list[Delivery]:
         """Remove the tail of *subscription*'s waiting deliveries (see :func:`tail_of`)."""
@@ -93,7 +93,7 @@ class Receiver:
         with self._condition:
             self._is_paused = False
             self._condition.notify_all()
-        self.told()
+        self.on_arrival()
 
     def until_resumed(self) -> bool:
         """Wait while paused; False if closed meanwhile."""
@@ -112,7 +112,7 @@ class Receiver:
             self._condition.notify_all()
         if self._taking.acquire(blocking=False):
             self._end_taking()
-        self.told()
+        self.on_arrival()
 
     def fail(self, error: PulsarSparkError) -> None:
         """Make every call raise *error*."""
@@ -120,7 +120,7 @@ class Receiver:
             self._error = self._error or error
             self._look_again()
             self._condition.notify_all()
-        self.told()
+        self.on_arrival()
 
     @property
     def has_failed(self) -> bool:
@@ -175,7 +175,7 @@ class Receiver:
         except (MessagesLost, UnreadableMessage) as error:
             if not messages:
                 raise
-            self._behind = error
+            self._postponed = error
         finally:
             self._end_taking()
         return messages
@@ -190,7 +190,7 @@ class Receiver:
             except (MessagesLost, UnreadableMessage) as error:
                 if not messages:
                     raise
-                self._behind = error
+                self._postponed = error
                 break
             if message is None:
                 break
@@ -230,7 +230,7 @@ class Receiver:
         with self._condition:
             self._is_root_away = False
             self._condition.notify_all()
-        self.told()
+        self.on_arrival()
 
     def _read_again(self) -> None:
         """Restart reading the current delivery after the messages taken, because Ctrl-C may have ended its reading."""
@@ -245,9 +245,9 @@ class Receiver:
         self.check_open()
         if self._is_paused or self._is_root_away:
             return None
-        if self._behind is not None:
-            behind, self._behind = self._behind, None
-            raise behind
+        if self._postponed is not None:
+            postponed, self._postponed = self._postponed, None
+            raise postponed
         while True:
             if self._current is None:
                 delivery = self._take_first()
@@ -255,7 +255,7 @@ class Receiver:
                     return None
                 if delivery.generation != delivery.subscription.generation:
                     continue
-                if delivery.can_be_joined and (others := self._likewise(delivery)):
+                if delivery.can_be_joined and (others := self._take_joinable(delivery)):
                     delivery.subscription.join(delivery, others)
                 self._current, self._taken = (delivery, delivery.subscription.read(delivery)), 0
             try:
@@ -285,7 +285,7 @@ class Receiver:
             delivery.is_taken()
             return delivery
 
-    def _likewise(self, delivery: Delivery) -> list[Delivery]:
+    def _take_joinable(self, delivery: Delivery) -> list[Delivery]:
         """Take the following deliveries that can be read with *delivery*, because reading few takes as long as reading
         many.
         """

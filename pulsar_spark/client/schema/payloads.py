@@ -53,34 +53,34 @@ class EncryptionContext:
     """
 
     def __init__(self, field: Callable[[str], object], *, is_decryption_failed: bool):
-        self._said = {name: field(name) for name in (*ENCODING_COLUMNS, "batch_size", "batch_index")}
+        self._fields = {name: field(name) for name in (*ENCODING_COLUMNS, "batch_size", "batch_index")}
         self._is_decryption_failed = is_decryption_failed
 
     def keys(self) -> list[EncryptionKey]:
         """The data key, wrapped for each public key."""
-        return encryption_keys(self._said["encryption_keys"])
+        return encryption_keys(self._fields["encryption_keys"])
 
     def param(self) -> bytes:
         """The initialization vector."""
-        return self._said["encryption_param"] or b""
+        return self._fields["encryption_param"] or b""
 
     def algorithm(self) -> str:
         """The algorithm, as the producer names it; usually empty."""
-        return self._said["encryption_algo"] or ""
+        return self._fields["encryption_algo"] or ""
 
     def compression_type(self) -> CompressionType:
         """The compression of the payload before it was encrypted."""
         types = {each.name.upper(): each for each in CompressionType}
-        return types.get(self._said["compression"], CompressionType.NONE)
+        return types.get(self._fields["compression"], CompressionType.NONE)
 
     def uncompressed_message_size(self) -> int:
         """The payload's bytes before compression; 0 if it was not compressed."""
-        return self._said["uncompressed_size"] or 0
+        return self._fields["uncompressed_size"] or 0
 
     def batch_size(self) -> int:
         """The number of messages in the batch, each encrypted by itself; -1 outside a batch."""
-        index = self._said["batch_index"]
-        return -1 if index is None or index < 0 else self._said["batch_size"]
+        index = self._fields["batch_index"]
+        return -1 if index is None or index < 0 else self._fields["batch_size"]
 
     def is_decryption_failed(self) -> bool:
         """Whether the payload is still encrypted, and compressed."""

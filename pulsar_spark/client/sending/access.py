@@ -15,7 +15,7 @@ LOOK_SECONDS = 0.1
 
 
 class Access:
-    """A producer's place on its topic, from :meth:`enter` until :meth:`let_go`."""
+    """A producer's place on its topic, from :meth:`enter` until :meth:`leave`."""
 
     def __init__(self, topic: Topic, partitions: list[int], settings: ProducerSettings):
         self._mode, self._name, self._topic = settings.access_mode, settings.producer_name, str(topic.name)
@@ -60,7 +60,7 @@ class Access:
         """Show that the producer is alive."""
         self._producers.renew()
 
-    def let_go(self) -> None:
+    def leave(self) -> None:
         """Leave the topic, or stop waiting for it. A second call does nothing."""
         try:
             if self.is_alone:

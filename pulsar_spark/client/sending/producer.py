@@ -54,7 +54,7 @@ class Producer(Described, Sending):
         self._limit = settings.pending_limit(len(partitions))
         self._pending = 0
         self._sent = self._answered = 0
-        self._heard: list[Callable[[], None]] = []
+        self._flush_callbacks: list[Callable[[], None]] = []
         self._timeout = settings.send_timeout_millis / 1000 if settings.send_timeout_millis > 0 else float("inf")
         self._routing = MessageRouting(settings, partitions, topic_name)
         self._quota = BacklogQuota(client._layout, topic)
@@ -150,7 +150,7 @@ class Producer(Described, Sending):
         with self._condition:
             if self._answered >= wanted or self._is_closed:
                 return False
-            self._heard.append(done)
+            self._flush_callbacks.append(done)
             return True
 
     @public_call
@@ -163,7 +163,7 @@ class Producer(Described, Sending):
             self._is_closed = True
             self._condition.notify_all()
         self._publisher.stop(min(self._timeout, threading.TIMEOUT_MAX))
-        self._let_go()
+        self._leave_topic()
         self._client._forget(self)
 
     def _grow(self) -> None:
@@ -182,12 +182,12 @@ class Producer(Described, Sending):
             self._has_partitions = len(partitions) > 1
             self._access.grow(partitions)  # a disk may refuse this
 
-    def _let_go(self) -> None:
+    def _leave_topic(self) -> None:
         """Leave the topic to producers that wait for it."""
         self._client._following.remove(self._grow)
         self._client._claims.remove(self._access.claim.renew)
         self._client._claims.remove(self._access.renew)
-        self._access.let_go()
+        self._access.leave()
         self._log("closed")
 
     def _shutdown(self) -> None:
@@ -196,7 +196,7 @@ class Producer(Described, Sending):
             self._close_batches()
             self._is_closed = True
         self._publisher.abandon()
-        self._let_go()
+        self._leave_topic()
 
     def _settle(self, messages: list[Outgoing], is_published: bool) -> None:
         """Note that *messages* have left the queue."""
@@ -213,6 +213,6 @@ class Producer(Described, Sending):
         with self._condition:
             self._answered += count
             self._condition.notify_all()
-            heard, self._heard = self._heard, []
-        for done in heard:
+            callbacks, self._flush_callbacks = self._flush_callbacks, []
+        for done in callbacks:
             done()

@@ -152,4 +152,4 @@ class ProducerOpening:
 
     def give_up(self) -> None:
         """Stop waiting."""
-        self._access.let_go()
+        self._access.leave()

@@ -82,7 +82,7 @@ def publish_rows(
     batch_indexes = np.where(batch_sizes == 1, -1, indexes)
     messages = [message for entry in entries for message in entry.messages]
 
-    def said(name: str) -> list:
+    def field_of(name: str) -> list:
         """One field of each message: field by field is fastest."""
         at = Outgoing._fields.index(name)
         return [message[at] for message in messages]
@@ -90,18 +90,18 @@ def publish_rows(
     def column(name: str, values) -> pa.Array:
         return pa.array(values, MESSAGES.schema.field(name).type)
 
-    keys = {name: said(name) for name in MESSAGE_KEYS}
+    keys = {name: field_of(name) for name in MESSAGE_KEYS}
     given = {
         "publish_id": pa.repeat(pa.scalar(publish_id), rows),
         "entry_id": column("entry_id", entry_ids),
         "batch_index": pa.array(batch_indexes, MESSAGES.schema.field("batch_index").type, mask=batch_indexes < 0),
         "batch_size": column("batch_size", batch_sizes),
         "partition": column("partition", partitions),
-        **{name: column(name, said(name)) for name in ("payload", "properties", "sequence_id")},
+        **{name: column(name, field_of(name)) for name in ("payload", "properties", "sequence_id")},
         **{name: column(name, values) for name, values in keys.items()},
-        "event_time": _times(said("event_ms")),
-        "publish_time": _times(said("publish_ms")),
-        "deliver_at_time": _times(said("deliver_at_ms")),
+        "event_time": _times(field_of("event_ms")),
+        "publish_time": _times(field_of("publish_ms")),
+        "deliver_at_time": _times(field_of("deliver_at_ms")),
         "producer_name": pa.repeat(pa.scalar(producer_name), rows),
     }
     if schema_version is not None:
@@ -110,7 +110,7 @@ def publish_rows(
         )
     if any(map(any, keys.values())):
         given["sticky_key_hash"] = column("sticky_key_hash", _sticky_key_hashes(entries))
-    further = said("columns")
+    further = field_of("columns")
     for name in set().union(*filter(None, further)):
         given[name] = column(name, [each and each.get(name) for each in further])
     written = pa.schema([field for field in MESSAGES.schema if field.name in given or field.name in DELIVERED])

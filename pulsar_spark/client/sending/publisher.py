@@ -80,7 +80,7 @@ class Publisher(Worker):
         self._table = SureAppend(topic.path, "publish_id", rules.check)
         self.grow(topic)
         self._under_way: list[Entry] = []
-        self._logger, self._is_said = rules.logger, False
+        self._logger, self._is_logged = rules.logger, False
         """Whether it has logged that the root is away."""
         self._start()
 
@@ -254,12 +254,12 @@ class Publisher(Worker):
         try:
             if judged is None:
                 version = self._table.append(rows, wait)
-                self._is_said = False
+                self._is_logged = False
                 return version
             version = self._table.append_after(judged.known, rows, judged.transactions, wait)
         except FileNotFoundError as gone:
             raise self._is_gone() from gone
-        self._is_said = False
+        self._is_logged = False
         if version is not None:
             self._deduplication.stored(judged, version)
         return version
@@ -270,8 +270,8 @@ class Publisher(Worker):
             raise Timeout(
                 f"topic {str(self._topic.name)!r} could not be written before the send timeout: {unclear}"
             ) from unclear
-        if isinstance(unclear, RootAway) and not self._is_said:
-            self._is_said = True
+        if isinstance(unclear, RootAway) and not self._is_logged:
+            self._is_logged = True
             self._logger.warning("producer %r waits, until the send timeout: %s", self._producer_name, unclear)
         with self._condition:
             self._condition.wait(_RETRY_SECONDS)

@@ -106,7 +106,7 @@ class Consumer(Described, Acknowledging):
                 settings.grouping,
                 is_single_active=settings.is_single_active,
                 keeps_key_order=settings.keeps_key_order,
-                asks_along=settings.consumer_type is ConsumerType.Shared,  # Key_Shared: small deliveries cost more
+                requests_early=settings.consumer_type is ConsumerType.Shared,  # Key_Shared: small deliveries cost more
                 max_redeliver_count=policy and policy.max_redeliver_count,
             )
             for topic, partition in partitions

@@ -47,7 +47,7 @@ class PartitionSubscription(HandingOut):
         *,
         is_single_active: bool,
         keeps_key_order: bool,
-        asks_along: bool,
+        requests_early: bool,
         max_redeliver_count: int | None,
     ):
         self._consumer = consumer
@@ -71,7 +71,7 @@ class PartitionSubscription(HandingOut):
         self.key_order = KeyOrder() if keeps_key_order else None
         self.wants_due_first = not keeps_key_order
         self.tracker = AcknowledgementTracker(
-            self._channel, self.lock, self.row, grouping, self._flow_along if asks_along else list, self.key_order
+            self._channel, self.lock, self.row, grouping, self._early_flow if requests_early else list, self.key_order
         )
         self._is_timed = consumer._unacked is not None
         if not self._is_timed and not grouping.is_immediate:
@@ -80,7 +80,7 @@ class PartitionSubscription(HandingOut):
         self._max_redeliver_count = max_redeliver_count
         self.error: PulsarSparkError | None = None
         self._refused: type[PulsarSparkError] | None = None
-        self.is_connected = self._was_let_go = False
+        self.is_connected = self._was_disconnected = False
         self.is_active: bool | None = None
         self._queued = 0
         self._is_watched = False
@@ -124,7 +124,7 @@ class PartitionSubscription(HandingOut):
         """The broker accepted the first request. If it has disconnected the consumer meanwhile, reconnecting requests
         the permits.
         """
-        if not self._was_let_go:
+        if not self._was_disconnected:
             self.connected()
 
     def want_one(self) -> None:
@@ -140,11 +140,11 @@ class PartitionSubscription(HandingOut):
         if permits > 0:
             self._channel.submit([self.row("flow", permits=permits)], is_urgent=True)
 
-    def _flow_along(self) -> list[dict]:
+    def _early_flow(self) -> list[dict]:
         """Permits to request with other rows that are sent."""
         with self.lock:
             permits = self._count_taken()
-            permits += self._permits.along()
+            permits += self._permits.early_permits()
         return [self.row("flow", permits=permits)] if permits > 0 else []
 
     def seek_row(self, properties: dict[str, str], start_after: tuple[int, int] | None) -> dict:
@@ -171,7 +171,7 @@ class PartitionSubscription(HandingOut):
         if self.key_order is None:
             self.tracker.give_back(positions, delay_ms)
         else:
-            self.tracker.give_back(positions, delay_ms, message and message._in_line())
+            self.tracker.give_back(positions, delay_ms, message and message._key_place())
             self.look_again()
 
     def _drop_queued(self, stale: UnderWay | None = None) -> None:
@@ -219,7 +219,7 @@ class PartitionSubscription(HandingOut):
             self.tracker.forget_given_back()
             self._restart()
             self._stale = None
-            self.is_connected, self._was_let_go = False, True
+            self.is_connected, self._was_disconnected = False, True
         self._consumer._forget_unacked(self)
         self._follow_topic()
         self._channel.logger.warning(
@@ -242,7 +242,7 @@ class PartitionSubscription(HandingOut):
         if channel is not self._channel:
             consumer._channel.detach(consumer._consumer_id, name, self.partition)
             self._channel, self.ledgers = channel, consumer._ledgers.of(self.topic)
-            self.tracker.turn_to(channel)
+            self.tracker.switch_channel(channel)
             channel.attach(consumer._consumer_id, name, self.partition, self)
 
     def _reconnected(self, reply: Reply) -> None:
@@ -321,7 +321,7 @@ class PartitionSubscription(HandingOut):
             delivery.is_dead = True
             self._consumer._receiver.arrive(delivery)  # the reading thread returns it, once its positions are known
         elif is_dead:
-            self.tracker.let_die(set(map(int, delivery.positions)))
+            self.tracker.give_back_dead(set(map(int, delivery.positions)))
         self._flow(permits)
 
     def _watch_queue(self) -> None:
@@ -348,12 +348,12 @@ class PartitionSubscription(HandingOut):
             if gone := set(tail):
                 self._newest = {at: newest for at, newest in self._newest.items() if newest not in gone}
                 self._newest_of_lanes = [newest for newest in self._newest_of_lanes if newest not in gone]
-                self._stale = asked = UnderWay()
+                self._stale = redelivery = UnderWay()
         if tail:
             since = tail[0].round
             first = min(delivery.place for delivery in tail if delivery.round == since)
             row = self.row("redeliver_all", first=first, properties={SINCE_ROUND: str(since)})
-            self._channel.submit([row], committed=asked.committed)
+            self._channel.submit([row], committed=redelivery.committed)
         self._flow(permits)
         self._watch_queue()
 

@@ -135,9 +135,9 @@ def cut(checkpoints: Iterable[Checkpoint], numbers: np.ndarray) -> Iterator[tupl
     [(5, slice(0, 2, None))]
     """
     for each in checkpoints:
-        first, behind = np.searchsorted(numbers, (each.first, each.last + 1)).tolist()
-        if first < behind:
-            yield each, slice(first, behind)
+        first, end = np.searchsorted(numbers, (each.first, each.last + 1)).tolist()
+        if first < end:
+            yield each, slice(first, end)
 
 
 def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:
@@ -149,15 +149,15 @@ def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return np.lexsort((positions, times))
 
 
-def agreed(states: np.ndarray, left: int) -> np.ndarray:
+def certain_states(states: np.ndarray, left: int) -> np.ndarray:
     """The certain states of the *left* entries of a checkpoint after unknown ones are gone; -1 for uncertain. *states*
     are those of all its numbers, -1 for none.
 
     With g entries gone, entry n had one of the numbers n..n+g; a state that all of these share is certain.
 
-    >>> agreed(np.array([1, 1, 1, 5, 5, 1, 5, 5]), 7).tolist()
+    >>> certain_states(np.array([1, 1, 1, 5, 5, 1, 5, 5]), 7).tolist()
     [1, 1, -1, 5, -1, -1, 5]
-    >>> agreed(np.array([1, 1, 1, 1]), 1).tolist(), agreed(np.array([1, 2]), 0).tolist()
+    >>> certain_states(np.array([1, 1, 1, 1]), 1).tolist(), certain_states(np.array([1, 2]), 0).tolist()
     ([1], [])
     """
     ends = np.append(np.flatnonzero(np.diff(states)), len(states) - 1)

@@ -21,7 +21,7 @@ from pulsar_spark.protocol.keys.selectors import (
 )
 from pulsar_spark.protocol.keys.sticky_key import DEFAULT_RANGE_SIZE
 from pulsar_spark.protocol.policies.policies import MOST_INT32, policy_number
-from pulsar_spark.protocol.request_properties import is_said
+from pulsar_spark.protocol.request_properties import is_true
 
 AUTO_SPLIT, STICKY = "AUTO_SPLIT", "STICKY"
 MODES = (AUTO_SPLIT, STICKY)
@@ -72,7 +72,7 @@ def key_shared_meta(properties: Mapping[str, str]) -> KeySharedMeta:
     mode = properties.get("key_shared_mode") or AUTO_SPLIT
     if mode not in MODES:
         raise InvalidConfiguration(f"key_shared_mode {shown(mode)} is none of {', '.join(MODES)}")
-    allows_out_of_order = is_said(properties, "allow_out_of_order_delivery")
+    allows_out_of_order = is_true(properties, "allow_out_of_order_delivery")
     return KeySharedMeta(mode, allows_out_of_order, hash_ranges_of(properties.get("hash_ranges") or ""))
 
 
@@ -119,7 +119,7 @@ def kept_rules(mode: str, allows_out_of_order: bool | None, properties: Mapping[
     )
 
 
-def meta_refusal(rules: KeySharedRules, asked: KeySharedMeta) -> tuple[str, str] | None:
+def meta_refusal(rules: KeySharedRules, requested: KeySharedMeta) -> tuple[str, str] | None:
     """Why a consumer with this request may not join: (error name, words), None if it may. The classic implementation
     accepts everybody (2.4).
 
@@ -128,13 +128,13 @@ def meta_refusal(rules: KeySharedRules, asked: KeySharedMeta) -> tuple[str, str]
     """
     if rules.is_classic:
         return None
-    if asked.mode != rules.mode:
+    if requested.mode != rules.mode:
         return (
             "SubscriptionBusy",
             f"consumers of key_shared mode {rules.mode} are connected: close them first, or subscribe with that "
-            f"mode instead of {asked.mode}",
+            f"mode instead of {requested.mode}",
         )
-    if asked.allows_out_of_order != rules.allows_out_of_order:
+    if requested.allows_out_of_order != rules.allows_out_of_order:
         return (
             "SubscriptionBusy",
             f"consumers {'with' if rules.allows_out_of_order else 'without'} allow_out_of_order_delivery are "

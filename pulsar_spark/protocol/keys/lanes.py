@@ -4,7 +4,7 @@ With many keys, consumers' entries interleave; a range of a lane ignores other l
 hashes of lanes, which broker.key_shared.lane_form decides.
 
 Entries that are gone, deleted or lost, look like entries without a key. A range counts its entries, which shows if
-any are in doubt (:func:`are_told`). Code that decides state then uses :func:`known_entries`, so gone entries are
+any are in doubt (:func:`are_certain`). Code that decides state then uses :func:`known_entries`, so gone entries are
 handed out again; consumers use :func:`sent_entries`, because acknowledging gone ones is harmless.
 
 Consumers of one name share a stretch by the remainder of the hash (semantics 2.27).
@@ -60,7 +60,7 @@ class LaneHashes(NamedTuple):
         return self.ranges == (HashRange(self.axis.start, self.axis.last),)
 
 
-def are_told(found: int | np.ndarray, entries: int | np.ndarray) -> bool | np.ndarray:
+def are_certain(found: int | np.ndarray, entries: int | np.ndarray) -> bool | np.ndarray:
     """Do hashes determine the entries of a lane's range: are as many *found* between its ends as it has *entries*?
     Gone entries are all found in the lane of no key.
     """
@@ -74,7 +74,7 @@ def known_entries(found: np.ndarray, entries: int, are_gone: Callable[[], np.nda
     >>> known_entries(np.array([0, 1]), 1, lambda: np.array([True, False, True])).tolist()
     [1]
     """
-    return found if are_told(len(found), entries) else found[~are_gone()[found]]
+    return found if are_certain(len(found), entries) else found[~are_gone()[found]]
 
 
 def sent_entries(is_of_lane: np.ndarray, entries: int, are_gone: Callable[[], np.ndarray]) -> np.ndarray:
@@ -85,11 +85,11 @@ def sent_entries(is_of_lane: np.ndarray, entries: int, are_gone: Callable[[], np
     >>> sent_entries(np.array([True, True, False]), 1, lambda: np.array([True, False, True])).tolist()
     [False, True, False]
     """
-    if are_told(np.count_nonzero(is_of_lane), entries):
+    if are_certain(np.count_nonzero(is_of_lane), entries):
         return is_of_lane
     gone = are_gone()
     known = is_of_lane & ~gone
-    return known if are_told(np.count_nonzero(known), entries) else known | gone
+    return known if are_certain(np.count_nonzero(known), entries) else known | gone
 
 
 @lru_cache(maxsize=64)

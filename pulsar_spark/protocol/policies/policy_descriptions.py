@@ -145,10 +145,10 @@ def takes_effect(name: str, check_seconds: int) -> str:
     return ""
 
 
-def line(name: str) -> str:
+def policy_line(name: str) -> str:
     """A policy as one line: name, default, unit and effect; a long name takes room of the next column.
 
-    >>> print(line("message_ttl_seconds"))
+    >>> print(policy_line("message_ttl_seconds"))
     message_ttl_seconds                        0 s       then messages expire
     """
     unit, text = description(name)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.policies.policies import MOST_INT32
-from pulsar_spark.protocol.request_properties import is_said, number_in
+from pulsar_spark.protocol.request_properties import is_true, number_in
 
 RETRY_SUFFIX, DEAD_LETTER_SUFFIX = "-RETRY", "-DLQ"
 DEFAULT_MAX_REDELIVER_COUNT = 16
@@ -102,8 +102,8 @@ def reconsume_later_of(properties: Mapping[str, str]) -> ReconsumeLater:
     return ReconsumeLater(
         properties["letter_topic"],
         own,
-        is_said(properties, "is_dead"),
-        is_said(properties, "is_cumulative"),
+        is_true(properties, "is_dead"),
+        is_true(properties, "is_cumulative"),
         _number(properties, "batch_index"),
         _number(properties, "deliver_at_ms"),
         properties.get("producer_name"),

@@ -47,7 +47,7 @@ class Permits:
         self._round, self._brought, self._was_empty = -1, 0, False
 
     @property
-    def until_asked(self) -> int:
+    def until_request(self) -> int:
         """How many more messages must leave the queue before permits are requested."""
         return max(1, self.queue_size // 2 - self._used)
 
@@ -95,18 +95,18 @@ class Permits:
         self._used += messages
         self._taken += messages
         self._lately += messages
-        return self._ask()
+        return self._due_permits()
 
-    def along(self) -> int:
+    def early_permits(self) -> int:
         """Permits to add to a request that is about to be sent.
 
         >>> permits = Permits(queue_size=4, most=16)
-        >>> permits.take(1), permits.along()
+        >>> permits.take(1), permits.early_permits()
         (0, 0)
-        >>> permits.queue_size, permits.take(1), permits.along(), permits.along()
+        >>> permits.queue_size, permits.take(1), permits.early_permits(), permits.early_permits()
         (4, 2, 0, 0)
         >>> permits.queue_size = 16
-        >>> permits.take(3), permits.along(), permits.along()
+        >>> permits.take(3), permits.early_permits(), permits.early_permits()
         (0, 3, 0)
         """
         if self.queue_size < self.most or self.most == self.least:
@@ -144,9 +144,9 @@ class Permits:
         """These waiting messages (possibly none) were given back: permits for them, less what a shrunk queue owes, and
         for those that left, if due.
         """
-        return self._paid(messages) + self._ask()
+        return self._paid(messages) + self._due_permits()
 
-    def _ask(self) -> int:
+    def _due_permits(self) -> int:
         """The messages that left the queue, once they are half of it."""
         if self._used < max(1, self.queue_size // 2):
             return 0

@@ -13,7 +13,7 @@ import numpy as np
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.acknowledgement.positions import Positions, expanded, ranges_of
 from pulsar_spark.protocol.delays.delays import APART_BASE, DUE_BASE, number_at, position_of
-from pulsar_spark.protocol.keys.lanes import LaneHashes, are_told, lane_numbers
+from pulsar_spark.protocol.keys.lanes import LaneHashes, are_certain, lane_numbers
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delay_index.scheduled import DONE, OTHER, DueEntries, due_entries
 from pulsar_spark.storage.entries.entries import are_missing
@@ -153,7 +153,7 @@ def _unknown(
     """Which located entries belong to an unknown lane; *are_gone* is called only if ranges lack entries they count."""
     found = np.bincount(places[places >= 0], minlength=len(ranges))
     are_of_lanes = np.array([page in lanes and held.status != ACKNOWLEDGED for page, held in ranges])
-    in_doubt = are_of_lanes & ~are_told(found, np.array([held.size for _, held in ranges]))
+    in_doubt = are_of_lanes & ~are_certain(found, np.array([held.size for _, held in ranges]))
     if not in_doubt.any():
         return np.zeros(len(places), bool)
     return are_gone() & np.append(in_doubt, False)[places]
