@@ -15,7 +15,7 @@ import sys
 
 from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
-from pulsar_spark.cli.signals import exit_code, told_to_end
+from pulsar_spark.cli.signals import exit_code, stopping_on_signals
 from pulsar_spark.frames import consume, to_delta
 from pulsar_spark.frames.consuming.membership import DEFAULT_INITIAL_POSITION, INITIAL_POSITIONS
 from pulsar_spark.protocol.subscriptions.membership import SUBSCRIPTION_TYPES
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
         available_now=given.available_now,
         create=given.create,
     ) as consumption:
-        with told_to_end(lambda: consumption.stop(0)) as signals:
+        with stopping_on_signals(lambda: consumption.stop(0)) as signals:
             consumption.await_termination()
     what = "stopped" if signals else "done"
     print(

@@ -27,10 +27,10 @@ class TopicCompaction:
         """
         found, partitions = resolve_topic(self.layout, topic)
 
-        def by_spark(asked: Compaction) -> Written:
+        def by_spark(compaction: Compaction) -> Written:
             from pulsar_spark.broker.compaction.compaction_job import SparkCompaction
 
-            return SparkCompaction(spark())(asked)
+            return SparkCompaction(spark())(compaction)
 
         compact(self.layout, found, partitions, by_spark if spark is not None else None)
         return compaction_status(found, CompactedView(found.path)).status
@@ -38,8 +38,8 @@ class TopicCompaction:
     def compaction_status(self, topic: str) -> dict:
         """The last compaction as in Pulsar: ``status`` (NOT_RUN, RUNNING, SUCCESS or ERROR) and ``lastError``."""
         found, _ = resolve_topic(self.layout, topic)
-        said = compaction_status(found, CompactedView(found.path))
-        return {"status": said.status, "lastError": said.last_error}
+        status = compaction_status(found, CompactedView(found.path))
+        return {"status": status.status, "lastError": status.last_error}
 
 
 def compaction_stats(topic: Topic) -> dict:

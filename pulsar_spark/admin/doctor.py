@@ -87,7 +87,7 @@ class Doctor:
             return [self._rebuild_delay_index(dry_run)._asdict() | {"files": []}]
         name = table if table is None or table in _BROKERS else str(parse_topic_name(table))
         done = repair_root(self.layout, name, files=files, forget=forget, dry_run=dry_run)
-        return [mended._asdict() | {"files": list(mended.files)} for mended in done]
+        return [repaired._asdict() | {"files": list(repaired.files)} for repaired in done]
 
     def _rebuild_delay_index(self, dry_run: bool) -> Repaired:
         """Let the serving broker rebuild the delay index; without one, remove it, so that the next broker

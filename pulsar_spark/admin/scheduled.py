@@ -67,8 +67,8 @@ class ScheduledMessages:
             for name, flags in found.scheduled.waits.items():
                 waits[name] = waits.get(name, 0) + int(flags.sum())
         ends = {"firstDueTime": first, "lastDueTime": last}
-        said = {name: None if time is None else shown_time(time) for name, time in ends.items()}
-        return {"entries": entries, **said, "subscriptions": {name: count for name, count in waits.items() if count}}
+        shown = {name: None if time is None else shown_time(time) for name, time in ends.items()}
+        return {"entries": entries, **shown, "subscriptions": {name: count for name, count in waits.items() if count}}
 
     def cancel_scheduled(
         self,
@@ -89,9 +89,14 @@ class ScheduledMessages:
         requested or changed. *tell* is called with the number of messages requested so far.
         """
         chosen = _chosen("cancelled", selection(**select), every)
-        said = {CANCEL: "true", "receipt": "true"} | ({} if reason is None else {"reason": reason})
+        properties = {CANCEL: "true", "receipt": "true"} | ({} if reason is None else {"reason": reason})
         return self._ask_of(
-            self._look(topic, subscription, chosen), "ack", lambda times: np.zeros(len(times)), said, dry_run, tell
+            self._look(topic, subscription, chosen),
+            "ack",
+            lambda times: np.zeros(len(times)),
+            properties,
+            dry_run,
+            tell,
         )
 
     def reschedule(
@@ -127,8 +132,8 @@ class ScheduledMessages:
         if by is not None and at > 0:  # refused before any is moved
             for found in self._look(topic, subscription, chosen):
                 new_times(found.scheduled.times[-1:])
-        said = {} if reason is None else {"reason": reason}
-        return self._ask_of(self._look(topic, subscription, chosen), "reschedule", new_times, said, dry_run, tell)
+        properties = {} if reason is None else {"reason": reason}
+        return self._ask_of(self._look(topic, subscription, chosen), "reschedule", new_times, properties, dry_run, tell)
 
     def _look(self, topic: str, subscription: str | None, chosen: Selection) -> Iterator[Found]:
         if subscription is not None:
@@ -159,12 +164,12 @@ class ScheduledMessages:
         parts: Iterable[Found],
         kind: str,
         new_times: Callable[[np.ndarray], np.ndarray],
-        said: dict[str, str],
+        properties: dict[str, str],
         dry_run: bool,
         tell: Callable[[int], None],
     ) -> dict:
         """Request *kind* for each entry, with its new deliver time in milliseconds if it has one."""
-        selected, done, asked = {}, {}, 0
+        selected, done, requested = {}, {}, 0
         for found in parts:
             for name, flags in found.scheduled.waits.items():
                 entries = found.scheduled.part(flags)
@@ -172,12 +177,12 @@ class ScheduledMessages:
                     continue
                 selected[name] = selected.get(name, 0) + len(entries)
                 if not dry_run:
-                    rows = _requests(found.topic, name, entries, kind, new_times(entries.times), said)
+                    rows = _requests(found.topic, name, entries, kind, new_times(entries.times), properties)
                     for together in _commits(rows):
                         replies = self._requester.ask(together)
                         done[name] = done.get(name, 0) + sum(int(reply.text or 0) for reply in replies)
-                asked += len(entries)
-                tell(asked)
+                requested += len(entries)
+                tell(requested)
         return {"selected": selected, "done": done, "isDryRun": dry_run}
 
 
@@ -206,13 +211,13 @@ def _positions_of(
 
 
 def _requests(
-    topic: Topic, subscription: str, entries: Scheduled, kind: str, times: np.ndarray, said: dict[str, str]
+    topic: Topic, subscription: str, entries: Scheduled, kind: str, times: np.ndarray, given: dict[str, str]
 ) -> list[dict]:
     """Requests that name the entries, grouped by new time."""
     where = {"topic": str(topic.name), "partition": entries.partition, "subscription": subscription}
     rows = []
     for time in np.unique(times).tolist():
-        properties = said if kind == "ack" else {DELIVER_AT_MS: str(max(int(time), 0)), **said}
+        properties = given if kind == "ack" else {DELIVER_AT_MS: str(max(int(time), 0)), **given}
         positions = np.sort(entries.positions[times == time])
         for at in range(0, len(positions), MOST_POSITIONS):
             part = positions[at : at + MOST_POSITIONS]

@@ -74,8 +74,8 @@ class WaitingLetters:
 
 
 def _shown(key: WaitingKey, row: dict) -> dict:
-    said = dict(row["properties"] or [])
-    target = said.get("letter_topic") or dead_letters_to(said, row["topic"], row["subscription"])
+    properties = dict(row["properties"] or [])
+    target = properties.get("letter_topic") or dead_letters_to(properties, row["topic"], row["subscription"])
     return {
         "letter": str(key),
         "topic": row["topic"],

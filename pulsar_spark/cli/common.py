@@ -33,7 +33,7 @@ Subscription = Annotated[str, typer.Option("--subscription", "-s", help="Name of
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the broker's answer.")]
 
-ASKS_BROKER = "waiting for the broker's answer"
+AWAITS_BROKER = "waiting for the broker's answer"
 
 _MOVES = re.compile(r"[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 

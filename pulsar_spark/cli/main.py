@@ -46,16 +46,16 @@ app = typer.Typer(
 )
 
 
-def _say_version(is_asked: bool) -> None:
-    if is_asked:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         typer.echo(f"pulsar-spark {version('pulsar-spark')}")
         raise typer.Exit()
 
 
 @app.callback()
 def options(
-    is_version_asked: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+    is_version_wanted: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ):
     """Options before the command."""

@@ -9,17 +9,17 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextlib.contextmanager
-def told_to_end(stop: Callable[[], object]) -> Iterator[list[int]]:
+def stopping_on_signals(stop: Callable[[], object]) -> Iterator[list[int]]:
     """Call *stop*, which must not block, on SIGTERM and Ctrl-C; gives the signals received so far."""
-    came: list[int] = []
+    received: list[int] = []
 
     def take(number: int, _frame: object) -> None:
-        came.append(number)
+        received.append(number)
         stop()
 
     previous = {number: signal.signal(number, take) for number in ENDING}
     try:
-        yield came
+        yield received
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

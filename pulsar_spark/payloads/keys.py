@@ -72,7 +72,7 @@ class CryptoKeyReader:
 
 def public_key(reader: CryptoKeyReader, name: str) -> tuple[object, dict[str, str]]:
     """The public key and its metadata; :class:`CryptoError` without a usable one."""
-    info = _asked(reader.get_public_key, name, {}, "public")
+    info = _key_of(reader.get_public_key, name, {}, "public")
     serialization, _ = _cryptography()
     from cryptography import x509
 
@@ -89,7 +89,7 @@ def public_key(reader: CryptoKeyReader, name: str) -> tuple[object, dict[str, st
 
 def private_key(reader: CryptoKeyReader, name: str, metadata: Mapping[str, str]) -> object:
     """The private key; :class:`CryptoError` without a usable one."""
-    info = _asked(reader.get_private_key, name, dict(metadata), "private")
+    info = _key_of(reader.get_private_key, name, dict(metadata), "private")
     _cryptography()
     try:
         key = _parsed(info.key)
@@ -108,14 +108,14 @@ def _parsed(pem: bytes) -> object:
 _NOT_A_KEY = "the {} key {!r} is not a usable PEM key ({}): give an RSA key without a password"
 
 
-def _asked(ask, name: str, metadata: dict[str, str], kind: str) -> EncryptionKeyInfo:
+def _key_of(read_key, name: str, metadata: dict[str, str], kind: str) -> EncryptionKeyInfo:
     """The key that the application's reader returns. Any exception means that it has none; only texts of system errors
     are repeated, because others might contain a key."""
     try:
-        found = ask(name, metadata)
+        found = read_key(name, metadata)
     except Exception as failed:
-        said = str(failed) if isinstance(failed, OSError) else type(failed).__name__
-        raise CryptoError(f"the crypto key reader gave no {kind} key {name!r}: {said}") from failed
+        reason = str(failed) if isinstance(failed, OSError) else type(failed).__name__
+        raise CryptoError(f"the crypto key reader gave no {kind} key {name!r}: {reason}") from failed
     info = EncryptionKeyInfo(found) if isinstance(found, bytes) else found
     if not isinstance(info, EncryptionKeyInfo) or not isinstance(info.key, bytes):
         raise CryptoError(

@@ -29,7 +29,7 @@ def take_account(counted: DataFrame) -> DataFrame:
     """The plan's result: rows of :data:`~pulsar_spark.transforms.round_inputs.RESULT`."""
     is_full = (F.col("fact.limit") > 0) & (F.col("fact.out") + F.col("delivered") >= F.col("fact.limit"))
     is_fact = F.col("fact").isNotNull()
-    said = {
+    columns = {
         "kind": F.when(_is_consumer(), F.lit("consumer")).when(is_fact, F.lit("cursor")).otherwise(F.lit("range")),
         "consumer_id": _holder(),
         "permits": F.col("fact.permits") - F.col("delivered"),
@@ -37,7 +37,7 @@ def take_account(counted: DataFrame) -> DataFrame:
         "delivered": F.when(is_fact, F.col("delivered")),
         "redelivered": F.when(is_fact, F.col("redelivered")),
     }
-    return counted.select(*(said.get(name, F.col(name)).alias(name) for name in RESULT.names))
+    return counted.select(*(columns.get(name, F.col(name)).alias(name) for name in RESULT.names))
 
 
 def _is_consumer() -> Column:

@@ -41,8 +41,8 @@ def fold_requests(inputs: DataFrame, *, kinds: Mapping[str, Collection[str]] = K
     """
     types = {field.name: field.dataType for field in inputs.schema}
 
-    def told(says: str, kind: str, name: str) -> Column:
-        return F.col(f"{says}.{name}") if name in kinds[kind] else F.lit(None).cast(types[name])
+    def column_of(source: str, kind: str, name: str) -> Column:
+        return F.col(f"{source}.{name}") if name in kinds[kind] else F.lit(None).cast(types[name])
 
     known = (
         _cut(inputs, kinds)
@@ -62,11 +62,11 @@ def fold_requests(inputs: DataFrame, *, kinds: Mapping[str, Collection[str]] = K
     is_acknowledged = F.col("is_acked") | (F.col("entry.status") == ACKNOWLEDGED) | (F.size("left") == 0)
     is_partly_acked_unread = F.col("left").isNotNull() & (F.col("entry.status") == UNREAD)
     status = F.when(is_partly_acked_unread, F.lit(REPLAY)).otherwise(F.col("entry.status"))
-    said = {
+    changed = {
         "redelivery_count": F.coalesce("entry.redelivery_count", F.lit(0)),
-        "ack_set": F.coalesce("left", told("entry", "range", "ack_set")),
+        "ack_set": F.coalesce("left", column_of("entry", "range", "ack_set")),
     }
-    kept = {name: said.get(name, told("entry", "range", name)) for name in ATTRIBUTES if name != "status"}
+    kept = {name: changed.get(name, column_of("entry", "range", name)) for name in ATTRIBUTES if name != "status"}
     return known.select(
         *KEYS,
         "turn",
@@ -75,8 +75,8 @@ def fold_requests(inputs: DataFrame, *, kinds: Mapping[str, Collection[str]] = K
         "last",
         F.when(is_acknowledged, F.lit(ACKNOWLEDGED)).otherwise(status).alias("status"),
         *(F.when(is_acknowledged, F.lit(None)).otherwise(value).alias(name) for name, value in kept.items()),
-        F.coalesce(told("turn", "consumer", "line"), told("entry", "range", "line")).alias("line"),
-        F.coalesce(told("entry", "range", "is_held"), F.lit(False)).alias("is_held"),
+        F.coalesce(column_of("turn", "consumer", "line"), column_of("entry", "range", "line")).alias("line"),
+        F.coalesce(column_of("entry", "range", "is_held"), F.lit(False)).alias("is_held"),
         "back",
     )
 
@@ -94,24 +94,24 @@ def _cut(inputs: DataFrame, kinds: Mapping[str, Collection[str]]) -> DataFrame:
         "turn": F.when(kind == "consumer", F.struct(*(name for name in TURN_COLUMNS if name in kinds["consumer"]))),
         "limits": F.when(kind == "cursor", F.struct(*limits)),
     }
-    says = {
+    sources = {
         "entry": ("range", F.struct(*of_entry)),
         "new_entry": ("unread", new_entry),
         "left": ("ack_set", F.col("ack_set")),
         "back": ("return", F.struct("consumer_id", "due_time", "is_unseen")),
     }
-    carries = {name: F.when(kind == of, said) for name, (of, said) in says.items()}
+    carries = {name: F.when(kind == of, value) for name, (of, value) in sources.items()}
     axis = F.when(kind == "consumer", TURNS).when(kind == "cursor", LIMITS).otherwise(ENTRIES)
     segments = to_segments(
         inputs.select("*", axis.alias("axis")),
         keys=KEYS,
         opens={name: kind == of for name, of in _OPEN.items() if of in kinds},
-        carries={name: carried for name, carried in carries.items() if says[name][0] in kinds},
+        carries={name: carried for name, carried in carries.items() if sources[name][0] in kinds},
         points=alone,
     )
     types = inputs.select(*(carried.alias(name) for name, carried in carries.items())).schema
     return segments.select(
         "*",
         *(F.lit(0).alias(name) for name, of in _OPEN.items() if of not in kinds),
-        *(F.lit(None).cast(types[name].dataType).alias(name) for name in carries if says[name][0] not in kinds),
+        *(F.lit(None).cast(types[name].dataType).alias(name) for name in carries if sources[name][0] not in kinds),
     )

@@ -125,9 +125,9 @@ def _join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:
     rows = chunks.join(F.broadcast(parts.select(*_PLACE, "last")), on=[*_PLACE], how="inner")
     whole = F.expr("listagg(payload) WITHIN GROUP (ORDER BY position)")
     of_last = F.max_by(F.struct(*rest), "position") if rest else F.lit(None)
-    said = [bound(SIZE) if SIZE in rest else F.lit(None) for bound in (F.min, F.max)]
+    bounds = [bound(SIZE) if SIZE in rest else F.lit(None) for bound in (F.min, F.max)]
     joined = rows.groupBy(*place).agg(
-        whole.alias("payload"), of_last.alias("of_last"), said[0].alias("least"), said[1].alias("most")
+        whole.alias("payload"), of_last.alias("of_last"), bounds[0].alias("least"), bounds[1].alias("most")
     )
     columns = {name: F.col(f"of_last.`{name}`") for name in rest}
     if SIZE in rest:

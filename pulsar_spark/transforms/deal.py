@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, UNREAD
 from pulsar_spark.protocol.delays.delays import DUE_BASE
 from pulsar_spark.transforms.acknowledge import ATTRIBUTES, ENTRIES, LIMITS, TURNS
-from pulsar_spark.transforms.offer import IN_LINE
+from pulsar_spark.transforms.offer import QUEUE_KEYS
 from pulsar_spark.transforms.round_inputs import STATE
 
 UNTOUCHED, DEALT, FACTS = 0, 1, 2
@@ -58,7 +58,7 @@ def deal_out(lined_up: DataFrame) -> DataFrame:
 def deal_nothing(judged: DataFrame) -> DataFrame:
     """The result of :func:`deal_out` if nothing is on offer: everything stays and nobody received messages."""
     is_entry = F.col("axis") == ENTRIES
-    return judged.where(is_entry | _says_fact()).select(
+    return judged.where(is_entry | _is_fact()).select(
         "cursor",
         F.when(~is_entry, _fact()).alias("fact"),
         *(F.when(is_entry, F.col(name)).alias(name) for name in STATE),
@@ -66,7 +66,7 @@ def deal_nothing(judged: DataFrame) -> DataFrame:
     )
 
 
-def _says_fact() -> Column:
+def _is_fact() -> Column:
     return (F.col("axis") == LIMITS) | ((F.col("axis") == TURNS) & (F.col("turn.lap") == 0))
 
 
@@ -90,25 +90,25 @@ def _points(lined_up: DataFrame) -> DataFrame:
     fact = _fact()
     nulls = {name: F.when(F.lit(False), each) for name, each in zip(_NAMES, (stretch, turn, fact))}
 
-    def point(axis: int, at: Column, *, begins: bool, **says: Column) -> Column:
-        said = [says.get(name, null).alias(name) for name, null in nulls.items()]
-        return F.struct(F.lit(axis).alias("axis"), at.alias("at"), F.lit(begins).alias("begins"), *said)
+    def point(axis: int, at: Column, *, begins: bool, **given: Column) -> Column:
+        columns = [given.get(name, null).alias(name) for name, null in nulls.items()]
+        return F.struct(F.lit(axis).alias("axis"), at.alias("at"), F.lit(begins).alias("begins"), *columns)
 
     takes = [
         point(DEALT, F.col("from_entry"), begins=True, taker=turn),
         point(DEALT, F.col("to_entry"), begins=False, taker=nobody),
     ]
-    behind = F.col("before") + F.col("offered")
+    end = F.col("before") + F.col("offered")
     offers = [
         point(DEALT, F.col("before"), begins=True, stretch=stretch),
-        point(DEALT, behind, begins=False, stretch=nothing),
+        point(DEALT, end, begins=False, stretch=nothing),
     ]
     is_turn, takes_some = F.col("axis") == TURNS, F.col("from_entry") < F.col("to_entry")
-    says_fact = _says_fact()
-    told = point(FACTS, F.col("first"), begins=True, fact=fact)
+    is_fact = _is_fact()
+    fact_point = point(FACTS, F.col("first"), begins=True, fact=fact)
     points = (
-        F.when(says_fact & is_turn & takes_some, F.array(told, *takes))
-        .when(says_fact, F.array(told))
+        F.when(is_fact & is_turn & takes_some, F.array(fact_point, *takes))
+        .when(is_fact, F.array(fact_point))
         .when(is_turn & takes_some, F.array(*takes))
         .when(is_turn, F.array())
         .when(F.col("offered") > 0, F.array(*offers))
@@ -123,7 +123,7 @@ def _messages(entries: Column) -> Column:
 
 def _sweep(points: DataFrame) -> DataFrame:
     """What is open at each point, and up to where. Ends sort before begins at one place."""
-    by_count = Window.partitionBy(*IN_LINE).orderBy("at", "begins")
+    by_count = Window.partitionBy(*QUEUE_KEYS).orderBy("at", "begins")
     so_far = by_count.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     swept = points.select(
         "cursor",

@@ -41,7 +41,7 @@ def to_segments(
         boundary(position, opens, carries | points, sign)
         for position, sign in ((F.col("first"), 1), (F.col("last") + 1, -1))
     )
-    is_point = reduce(or_, (said.isNotNull() for said in points.values()), F.lit(False))
+    is_point = reduce(or_, (value.isNotNull() for value in points.values()), F.lit(False))
     ends = F.inline(F.when(is_point, F.array(begin)).otherwise(F.array(begin, end)))
     swept = ranges.select(*keys, ends).select(
         *keys,

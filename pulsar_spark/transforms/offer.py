@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY, UNREAD
 
-IN_LINE = ("cursor", "line", "axis")
+QUEUE_KEYS = ("cursor", "line", "axis")
 """The key of an axis: candidates and turns of one line."""
 
 AGAIN, NEW, NOT_OFFERED = 0, 1, 2
@@ -43,6 +43,6 @@ def offer_candidates(segments: DataFrame) -> DataFrame:
         F.when(rank < NOT_OFFERED, F.col("last") - F.col("first") + 1).otherwise(0).alias("offered"),
         F.when(F.col("status").isin(REPLAY, UNREAD) & ~is_single_active, F.col("due_time")).alias("came_due"),
     )
-    in_line = Window.partitionBy(*IN_LINE).orderBy("rank", "came_due", "first")
-    before = F.sum("offered").over(in_line.rowsBetween(Window.unboundedPreceding, -1))
+    in_queue = Window.partitionBy(*QUEUE_KEYS).orderBy("rank", "came_due", "first")
+    before = F.sum("offered").over(in_queue.rowsBetween(Window.unboundedPreceding, -1))
     return offered.select("*", F.coalesce(before, F.lit(0)).alias("before"))

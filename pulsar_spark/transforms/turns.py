@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsar_spark.transforms.acknowledge import TURNS
-from pulsar_spark.transforms.offer import AGAIN, IN_LINE
+from pulsar_spark.transforms.offer import AGAIN, QUEUE_KEYS
 
 SMALLEST_SHARE = 20
 """The fewest entries of a consumer's turn, however many consumers there are (dispatcherMaxRoundRobinBatchSize)."""
@@ -34,7 +34,7 @@ def line_up(candidates: DataFrame) -> DataFrame:
 
 def _sum_up(candidates: DataFrame) -> DataFrame:
     """Sum up each line's offer: largest entries in reach, totals, replay, and the first consumer that may take any."""
-    whole_line = Window.partitionBy("cursor", "line")
+    whole_queue = Window.partitionBy("cursor", "line")
     is_in_reach = (F.col("offered") > 0) & (F.col("before") < F.col("limits.permits"))
     is_replay = F.col("rank") == AGAIN
     again = F.when(is_replay, F.col("offered")).otherwise(0)
@@ -43,17 +43,17 @@ def _sum_up(candidates: DataFrame) -> DataFrame:
     may_take = F.col("turn.peers").isNotNull() & ~F.col("is_blocked") & (room > 0)
     place = F.when(may_take, F.struct("first", "turn.consumer_id", room.alias("room"), "turn.peers"))
     largest = {
-        name: F.max(F.when(is_in_reach & (is_replay == of), F.col("weight"))).over(whole_line)
+        name: F.max(F.when(is_in_reach & (is_replay == of), F.col("weight"))).over(whole_queue)
         for name, of in (("heaviest_again", True), ("heaviest_new", False))
     }
     return candidates.select(
         "*",
         F.when(may_take, room).otherwise(0).alias("room"),
         *(F.coalesce(weight, F.lit(1)).alias(name) for name, weight in largest.items()),
-        F.sum("offered").over(whole_line).alias("all_offered"),
-        F.sum(again).over(whole_line).alias("replay_offered"),
-        F.coalesce(F.sum(again * F.col("weight")).over(whole_line), F.lit(0)).alias("replay_messages"),
-        F.min(place).over(whole_line).alias("foremost"),
+        F.sum("offered").over(whole_queue).alias("all_offered"),
+        F.sum(again).over(whole_queue).alias("replay_offered"),
+        F.coalesce(F.sum(again * F.col("weight")).over(whole_queue), F.lit(0)).alias("replay_messages"),
+        F.min(place).over(whole_queue).alias("foremost"),
     ).withColumn("heaviest", F.greatest("heaviest_again", "heaviest_new"))
 
 
@@ -100,8 +100,8 @@ def _offer_ends() -> Column:
 
 
 def _place(measured: DataFrame) -> DataFrame:
-    in_line = Window.partitionBy(*IN_LINE).orderBy("first")
-    reach = F.sum("width").over(in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    in_queue = Window.partitionBy(*QUEUE_KEYS).orderBy("first")
+    reach = F.sum("width").over(in_queue.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     placed = measured.select("*", reach.alias("reach"))
     return placed.select(
         "*",

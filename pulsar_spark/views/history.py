@@ -57,9 +57,9 @@ def all_events(rounds: DataFrame, requests: DataFrame, ledgers: DataFrame, root:
     """The columns of ``view_specs.HISTORY`` from *root*'s ``cursor_ledger``, ``requests`` and ``ledgers``; one row per
     event and range, in no order."""
     deliveries = exact_rows(rounds.filter(_IS_DELIVERY), rounds, root)
-    did, asked = _what_the_broker_did(rounds, deliveries), _what_was_asked(rounds, requests)
-    happened = did.unionByName(_of_deliveries(asked, deliveries), allowMissingColumns=True)
-    happened = happened.unionByName(_what_was_deleted(rounds, ledgers, root), allowMissingColumns=True)
+    did, requested = _done_by_broker(rounds, deliveries), _requested(rounds, requests)
+    happened = did.unionByName(_of_deliveries(requested, deliveries), allowMissingColumns=True)
+    happened = happened.unionByName(_deleted(rounds, ledgers, root), allowMissingColumns=True)
     named = (
         rounds.filter(F.col("consumer_name").isNotNull())
         .groupBy("consumer_id")
@@ -68,7 +68,7 @@ def all_events(rounds: DataFrame, requests: DataFrame, ledgers: DataFrame, root:
     return happened.join(named, on="consumer_id", how="left")
 
 
-def _what_the_broker_did(rounds: DataFrame, deliveries: DataFrame) -> DataFrame:
+def _done_by_broker(rounds: DataFrame, deliveries: DataFrame) -> DataFrame:
     has_left = (F.col("kind") == "consumer") & F.coalesce("is_removed", F.lit(False))
     is_letter, is_retry = F.col("kind") == "letter", F.col("status").eqNullSafe(RETRY_LETTER)
     event = (
@@ -100,7 +100,7 @@ def _what_the_broker_did(rounds: DataFrame, deliveries: DataFrame) -> DataFrame:
     )
 
 
-def _what_was_asked(rounds: DataFrame, requests: DataFrame) -> DataFrame:
+def _requested(rounds: DataFrame, requests: DataFrame) -> DataFrame:
     replies = rounds.filter(F.col("kind") == "reply")
     refused = replies.filter(F.col("error").isNotNull()).select("request_id")
     in_vain = replies.filter(F.col("text") == _NOTHING).select("request_id")
@@ -144,7 +144,7 @@ def _by_position(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict(columns, batch.schema)
 
 
-def _of_deliveries(asked: DataFrame, deliveries: DataFrame) -> DataFrame:
+def _of_deliveries(requested: DataFrame, deliveries: DataFrame) -> DataFrame:
     """The requests, with acknowledgements of a delivery round cut into the stretches that it delivered."""
     delivery_round = F.col("properties")["delivery_round"].cast("bigint")
     same = ["topic", "partition", "subscription", "consumer_id", "delivery_round"]
@@ -152,16 +152,16 @@ def _of_deliveries(asked: DataFrame, deliveries: DataFrame) -> DataFrame:
     is_unknown = F.col("from").isNull()
     is_inside = (F.col("from") <= F.col("last")) & (F.col("to") >= F.col("first"))
     cut = (
-        asked.filter(delivery_round.isNotNull())
+        requested.filter(delivery_round.isNotNull())
         .withColumn("delivery_round", delivery_round)
         .join(delivered, on=same, how="left")
         .filter(is_unknown | is_inside)
         .withColumns({"first": F.greatest("first", "from"), "last": F.least("last", "to")})
     )
-    return asked.filter(delivery_round.isNull()).unionByName(cut.select(*asked.columns))
+    return requested.filter(delivery_round.isNull()).unionByName(cut.select(*requested.columns))
 
 
-def _what_was_deleted(rounds: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:
+def _deleted(rounds: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:
     """Deletions, each at the first round that had followed its commit."""
     topics = ledgers.filter((F.col("first_position") == NO_POSITION) & F.col("path").isNull())
     found = topics.select("topic", "topic_id").distinct().mapInArrow(_deletions(root), _DELETIONS)

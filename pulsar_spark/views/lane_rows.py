@@ -37,12 +37,12 @@ def exact_rows(ranges: DataFrame, rounds: DataFrame, root: str) -> DataFrame:
 
 def with_positions(ranges: DataFrame) -> DataFrame:
     """Rows of kind ``range``, deliveries of the due lane cut into stretches of their positions."""
-    says = F.col("positions").isNotNull()
+    has_positions = F.col("positions").isNotNull()
 
     def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from map(by_position, batches)
 
-    return ranges.filter(~says).unionByName(ranges.filter(says).mapInArrow(cut, ranges.schema))
+    return ranges.filter(~has_positions).unionByName(ranges.filter(has_positions).mapInArrow(cut, ranges.schema))
 
 
 def _cut(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -39,8 +39,8 @@ from pulsar_spark.views.backlog import read_backlog
 from pulsar_spark.views.key_shared import add_key_shared, consumer_stats, read_key_shared, subscription_stats
 
 STOPPED, SET_ASIDE = "stopped", "set_aside"
-_SAID_OF_ERROR = ("error", "errorKind")
-_HARM = (*_SAID_OF_ERROR, "foreignMessages", "deletedMessages", "lostMessages")
+_ERROR_FIELDS = ("error", "errorKind")
+_HARM = (*_ERROR_FIELDS, "foreignMessages", "deletedMessages", "lostMessages")
 _TYPE_NAMES = {KEY_SHARED: "Key_Shared"}
 """Types of subscription that Pulsar's stats spell differently from Python clients."""
 _SUMMED_OF_TOPIC = ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")
@@ -204,8 +204,8 @@ def sum_stats(partitions: dict[int, dict]) -> dict:
     """Stats of a partitioned topic: counters are summed over partitions; each consumer appears once."""
     total = {name: sum(stats[name] for stats in partitions.values()) for name in _SUMMED_OF_TOPIC}
     with_error = next((stats for stats in partitions.values() if "error" in stats), {})
-    total |= {name: with_error.get(name) for name in _SAID_OF_ERROR}
-    total |= {name: sum(stats.get(name, 0) for stats in partitions.values()) for name in _HARM[len(_SAID_OF_ERROR) :]}
+    total |= {name: with_error.get(name) for name in _ERROR_FIELDS}
+    total |= {name: sum(stats.get(name, 0) for stats in partitions.values()) for name in _HARM[len(_ERROR_FIELDS) :]}
     total = {name: value for name, value in total.items() if value or name not in _HARM}
     publishers = {each["producerName"]: each for stats in partitions.values() for each in stats["publishers"]}
     subscriptions: dict[str, dict] = {}
@@ -229,7 +229,7 @@ def sum_stats(partitions: dict[int, dict]) -> dict:
 
 def _add_subscription(total: dict, subscription: dict) -> None:
     if "error" in subscription:
-        total |= {name: subscription[name] for name in _SAID_OF_ERROR}
+        total |= {name: subscription[name] for name in _ERROR_FIELDS}
     total["type"] = total["type"] or subscription["type"]
     total["blockedSubscriptionOnUnackedMsgs"] |= subscription["blockedSubscriptionOnUnackedMsgs"]
     total["oldestUnackedSeconds"] = _oldest(total, subscription)

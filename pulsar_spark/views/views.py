@@ -104,7 +104,7 @@ def of_key_shared(
 ) -> DataFrame:
     """The columns of *spec* from *rows_of* for each Key_Shared cursor with consumers."""
     there = rows.sparkSession.sql(cursors(), rows=rows)
-    asked = there.filter(F.col("subscription_type") == KEY_SHARED).select(*CursorKey._fields)
+    cursors_there = there.filter(F.col("subscription_type") == KEY_SHARED).select(*CursorKey._fields)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         keys = [CursorKey(**row) for batch in batches for row in batch.to_pylist()]
@@ -113,4 +113,4 @@ def of_key_shared(
             found = rows_of_cursors(layout, latest, [key for key in keys if key in latest.cursors], rows_of)
             yield from spec.rows(list(found)).to_batches()
 
-    return asked.coalesce(1).mapInArrow(read, from_arrow_schema(spec.schema))
+    return cursors_there.coalesce(1).mapInArrow(read, from_arrow_schema(spec.schema))

@@ -9,7 +9,7 @@ import typer
 
 from pulsar_spark.cli.administration.policies import add_get_and_remove
 from pulsar_spark.cli.common import (
-    ASKS_BROKER,
+    AWAITS_BROKER,
     Json,
     Root,
     TimeoutSeconds,
@@ -50,9 +50,9 @@ def compact(topic: Topic, root: Root, as_json: Json = False):
 
         return spark_session("pulsar_spark compact", root=root)
 
-    asked = admin(root)
-    asked.compact(topic, session)
-    found = asked.stats(topic)["compaction"]
+    root_admin = admin(root)
+    root_admin.compact(topic, session)
+    found = root_admin.stats(topic)["compaction"]
     if as_json:
         print_json(found)
     else:
@@ -74,7 +74,7 @@ def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None
     """Add the three threshold commands to *app*; their argument has type *of*, and *full* makes a scope of it."""
 
     @app.command("set-compaction-threshold")
-    @shows_work(ASKS_BROKER)
+    @shows_work(AWAITS_BROKER)
     def set_compaction_threshold(
         scope: of, root: Root, threshold: Threshold, timeout: TimeoutSeconds = 30, as_json: Json = False
     ):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli.administration.policies import add_get_and_remove
-from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, admin, chosen, print_done, shows_work
+from pulsar_spark.cli.common import AWAITS_BROKER, Json, Root, TimeoutSeconds, admin, chosen, print_done, shows_work
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 
@@ -42,7 +42,7 @@ def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None
     """Add the three commands to *app*; their argument has type *of*, and *full* makes a scope of it."""
 
     @app.command("set-delayed-delivery")
-    @shows_work(ASKS_BROKER)
+    @shows_work(AWAITS_BROKER)
     def set_delayed_delivery(
         scope: of,
         root: Root,

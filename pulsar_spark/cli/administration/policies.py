@@ -7,7 +7,7 @@ import typer
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli.common import (
-    ASKS_BROKER,
+    AWAITS_BROKER,
     Json,
     Root,
     TimeoutSeconds,
@@ -62,26 +62,26 @@ def get(scope: Scope, root: Root, as_json: Json = False):
 
 
 @app.command("set", context_settings=_NEGATIVE_NUMBERS)
-@shows_work(ASKS_BROKER)
+@shows_work(AWAITS_BROKER)
 def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
     """Set a policy of an existing namespace or topic, or of the whole root. If it does not take effect at once, the
     output says when.
     """
-    asked = admin(root, timeout)
-    asked.set_policy(scope, name, value)
-    print_done(as_json, f"set {name}{_when(asked, scope, name)}", scope=scope, policy=name, value=value)
+    root_admin = admin(root, timeout)
+    root_admin.set_policy(scope, name, value)
+    print_done(as_json, f"set {name}{_when(root_admin, scope, name)}", scope=scope, policy=name, value=value)
 
 
 @app.command()
-@shows_work(ASKS_BROKER)
+@shows_work(AWAITS_BROKER)
 def remove(scope: Scope, name: Name, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
     """Remove a policy that is set here. A wider setting then applies, or the default."""
     admin(root, timeout).remove_policy(scope, name)
     print_done(as_json, f"removed {name}", scope=scope, policy=name, value=None)
 
 
-def _when(asked: Admin, scope: str, name: str) -> str:
-    return takes_effect(name, int(asked.effective_policy(scope, CHECK_SECONDS)))
+def _when(root_admin: Admin, scope: str, name: str) -> str:
+    return takes_effect(name, int(root_admin.effective_policy(scope, CHECK_SECONDS)))
 
 
 def add_get_and_remove(
@@ -104,7 +104,7 @@ def add_get_and_remove(
         f"remove-{policy}",
         help=f"Remove the setting of {words}. A wider setting then applies, or the default ({default}).",
     )
-    @shows_work(ASKS_BROKER)
+    @shows_work(AWAITS_BROKER)
     def remove_policy(scope: of, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
         getattr(admin(root, timeout), f"remove_{method}")(full(scope))
         print_done(as_json, f"removed {policy}", scope=scope, policy=policy, value=None)
@@ -116,7 +116,7 @@ def add_deduplication(app: typer.Typer, of: type, full: Callable[[str], str]) ->
     """
 
     @app.command("set-deduplication")
-    @shows_work(ASKS_BROKER)
+    @shows_work(AWAITS_BROKER)
     def set_deduplication(
         scope: of, root: Root, enable: Enable = None, timeout: TimeoutSeconds = 30, as_json: Json = False
     ):

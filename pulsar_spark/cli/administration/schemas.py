@@ -38,8 +38,8 @@ def get(topic: Topic, root: Root, version: Version = None, all_versions: All = F
 def upload(topic: Topic, root: Root, file: File, as_json: Json = False):
     """Add a schema to a topic: its first, or one compatible with those it keeps."""
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
-        kind, schema, properties = said["type"], said.get("schema", ""), said.get("properties") or {}
+        content = json.loads(file.read_text(encoding="utf-8"))
+        kind, schema, properties = content["type"], content.get("schema", ""), content.get("properties") or {}
         if not all(isinstance(value, str) for value in properties.values()):
             raise TypeError("a property is not a text")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as wrong:
@@ -47,7 +47,7 @@ def upload(topic: Topic, root: Root, file: File, as_json: Json = False):
             f"{str(file)!r} has no schema ({type(wrong).__name__}: {wrong}): give a JSON file with 'type', "
             "'schema' and, as texts, 'properties'"
         ) from wrong
-    version = admin(root).create_schema(topic, kind, schema, properties, said.get("name"))
+    version = admin(root).create_schema(topic, kind, schema, properties, content.get("name"))
     if as_json:
         print_json({"version": version})
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli.common import (
-    ASKS_BROKER,
+    AWAITS_BROKER,
     CreateTopic,
     Json,
     Root,
@@ -35,7 +35,7 @@ _SHOWN_HASHES = 20
 
 
 @app.command()
-@shows_work(ASKS_BROKER)
+@shows_work(AWAITS_BROKER)
 def create(
     topic: Topic,
     subscription: Subscription,
@@ -63,7 +63,7 @@ def list_(topic: Topic, root: Root, as_json: Json = False):
 
 
 @app.command()
-@shows_work(ASKS_BROKER)
+@shows_work(AWAITS_BROKER)
 def delete(
     topic: Topic,
     subscription: Subscription,
@@ -78,7 +78,7 @@ def delete(
 
 
 @app.command()
-@shows_work(ASKS_BROKER)
+@shows_work(AWAITS_BROKER)
 def skip(
     topic: Topic,
     subscription: Subscription,
@@ -166,7 +166,7 @@ def peek(
 
 
 @app.command("clear-backlog")
-@shows_work(ASKS_BROKER)
+@shows_work(AWAITS_BROKER)
 def clear_backlog(
     topic: Topic, subscription: Subscription, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False
 ):
@@ -176,7 +176,7 @@ def clear_backlog(
 
 
 @app.command()
-@shows_work(ASKS_BROKER)
+@shows_work(AWAITS_BROKER)
 def expire(
     topic: Topic,
     subscription: Subscription,
@@ -192,7 +192,7 @@ def expire(
 
 
 @app.command()
-@shows_work(ASKS_BROKER)
+@shows_work(AWAITS_BROKER)
 def seek(
     topic: Topic,
     subscription: Subscription,

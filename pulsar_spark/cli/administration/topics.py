@@ -7,7 +7,7 @@ import typer
 
 from pulsar_spark.cli.administration import compaction, delayed_delivery, policies
 from pulsar_spark.cli.common import (
-    ASKS_BROKER,
+    AWAITS_BROKER,
     Json,
     Root,
     TimeoutSeconds,
@@ -139,7 +139,7 @@ def get_message_by_id(
 
 
 @app.command()
-@shows_work(ASKS_BROKER)
+@shows_work(AWAITS_BROKER)
 def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
     """Disconnect all consumers of a topic. They subscribe again, and their unacknowledged messages are redelivered."""
     admin(root, timeout).unload(topic)

@@ -25,7 +25,7 @@ from pulsar_spark.cli.common import (
 )
 from pulsar_spark.cli.letters.dead_letters import parse_seconds, parse_time
 from pulsar_spark.cli.messages.shown import Output, open_payloads, show_message
-from pulsar_spark.cli.signals import exit_code, told_to_end
+from pulsar_spark.cli.signals import exit_code, stopping_on_signals
 from pulsar_spark.client.sending.send_outcomes import Answered
 from pulsar_spark.errors import (
     InvalidConfiguration,
@@ -283,7 +283,7 @@ def consume(
         client._timeout = _operation_seconds(Layout(root), topic, timeout, client._timeout)
         stack.callback(client.close)
         consumer = client.subscribe(topic, subscription, **options)
-        with told_to_end(lambda: None) as signals:
+        with stopping_on_signals(lambda: None) as signals:
             for message in itertools.islice(_receive(consumer, timeout, signals), count or None):
                 show_message(message, payloads, as_json, redeliveryCount=message.redelivery_count())
                 if ack:

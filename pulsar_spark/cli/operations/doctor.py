@@ -15,8 +15,8 @@ def doctor(root: Root, as_json: Json = False):
     """Check the tables of a root. Exit code 0: no findings; 1: findings, each with its meaning and the command that
     repairs it.
     """
-    asked = admin(root)
-    findings = asked.doctor()
+    root_admin = admin(root)
+    findings = root_admin.doctor()
     if as_json:
         print_json(findings)
     elif findings:
@@ -55,11 +55,11 @@ def repair(
     if as_json:
         print_json(done)
     else:
-        for mended in done:
-            typer.echo(f"{mended['table']}: {mended['text']}")
+        for repaired in done:
+            typer.echo(f"{repaired['table']}: {repaired['text']}")
         if not done:
             typer.echo("nothing to repair")
-    if not all(mended["is_done"] for mended in done):
+    if not all(repaired["is_done"] for repaired in done):
         raise typer.Exit(UNSOUND)
 
 

@@ -108,10 +108,10 @@ def status(root: Root, as_json: Json = False):
     """Show which broker serves the root, or starts, and since when. Exit code 0: a broker serves every bundle. 3: some
     bundle has no broker, or the root does not exist yet. 1: the folder is not a root, or cannot be read.
     """
-    asked = admin(root)
-    is_root = TableLog(asked.layout.broker_table(CURSOR_LEDGER.name)).latest() >= 0
-    found = asked.broker_status() if is_root or _is_something_else(asked.layout) else None
-    coming = asked.starting_broker() if is_root else None
+    root_admin = admin(root)
+    is_root = TableLog(root_admin.layout.broker_table(CURSOR_LEDGER.name)).latest() >= 0
+    found = root_admin.broker_status() if is_root or _is_something_else(root_admin.layout) else None
+    coming = root_admin.starting_broker() if is_root else None
     if as_json:
         print_json({**(found or {}), **({"starting": coming} if coming else {})})
     elif found:
@@ -169,6 +169,6 @@ def demo(
     from pulsar_spark.demo.run import run_demo
 
     clean_up_on_sigterm()
-    told = {"console": progress_console, "show": print_json} if as_json else {}
-    if not run_demo(rows=rows, root=root, keep=keep, **told):
+    printers = {"console": progress_console, "show": print_json} if as_json else {}
+    if not run_demo(rows=rows, root=root, keep=keep, **printers):
         raise typer.Exit(1)
