@@ -1,8 +1,9 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC # Acknowledgement and redelivery
-# MAGIC A consumer acknowledges some messages and returns one until it dies. SQL shows the holes, a picture the life of
-# MAGIC one message.
+# MAGIC A consumer acknowledges some messages. It returns one message again and again, until this becomes a dead letter.
+# MAGIC SQL shows which messages are not acknowledged, and a picture shows what happened to one message. The picture
+# MAGIC needs matplotlib: `pip install '.[plots]'` in the folder of the repository.
 
 # COMMAND ----------
 
@@ -39,7 +40,9 @@ for number in range(10):
 
 # MAGIC %md
 # MAGIC ## Holes
-# MAGIC Acknowledge all messages except 3, 6 and 7. Mark-delete stays at 2, and the broker keeps the others as ranges.
+# MAGIC Acknowledge all messages except 3, 6 and 7. Mark-delete, the last position up to which everything is
+# MAGIC acknowledged, is then 2. Messages 3, 6 and 7 are holes: the broker remembers them as ranges of pending
+# MAGIC positions.
 
 # COMMAND ----------
 
@@ -76,7 +79,8 @@ print("redelivery counts of message 3:", counts)
 
 # MAGIC %md
 # MAGIC ## Acknowledge the rest
-# MAGIC Mark-delete moves past everything that was acknowledged before.
+# MAGIC When no hole is left, mark-delete moves to the last message. Message 3 counts as acknowledged: it became a dead
+# MAGIC letter.
 
 # COMMAND ----------
 

@@ -1,10 +1,10 @@
 # Databricks notebook source
 # MAGIC %md
-# MAGIC # Chunked messages: any size, one unit
-# MAGIC A message that is too large for one entry is published as chunks: rows of the topic's table with one `uuid`. A
-# MAGIC consumer gets one message once its last chunk is there. In this notebook the chunks of two messages arrive
-# MAGIC interleaved, and one chunk is late; a picture shows when each message was delivered. It needs matplotlib, an
-# MAGIC extra: `pip install 'pulsar_spark[plots]'`.
+# MAGIC # Chunked messages: in pieces on disk, whole for consumers
+# MAGIC A message that is too large for one entry is published as chunks. These are rows of the topic's table with the
+# MAGIC same `uuid`. When the last chunk has arrived, a consumer gets the whole message. In this notebook the chunks of
+# MAGIC two messages arrive in turn, and one chunk is late. A picture shows when each message was delivered. It needs
+# MAGIC matplotlib: `pip install '.[plots]'` in the folder of the repository.
 
 # COMMAND ----------
 
@@ -53,9 +53,9 @@ print(f"{published.messages} messages, one of them in {chunks} chunks")
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Consumed as one row a message
-# MAGIC The chunked message has the position of its last chunk and counts as one message: one permit, one
-# MAGIC acknowledgement.
+# MAGIC ## Consumed as one row per message
+# MAGIC The chunked message has the position of its last chunk. It counts as one message: the consumer acknowledges it
+# MAGIC once.
 
 # COMMAND ----------
 
@@ -76,8 +76,8 @@ print(read_messages(spark, root, TOPIC).filter(F.octet_length("payload") > 100).
 
 # MAGIC %md
 # MAGIC ## Chunks arriving
-# MAGIC Two producers send chunks that interleave. The notebook writes the metadata of each chunk by hand. The last
-# MAGIC chunk of `a` is late.
+# MAGIC The chunks of the messages `a` and `b` arrive in turn, with small messages between them. The notebook writes the
+# MAGIC metadata of each chunk by hand. The last chunk of `a` is late.
 
 # COMMAND ----------
 
@@ -103,9 +103,9 @@ print("delivered:", delivered_first)
 
 # MAGIC %md
 # MAGIC ## What is incomplete
-# MAGIC A view shows which message waits for which chunks, and since when; so does `pulsar-spark chunks list scans`. An
-# MAGIC incomplete message holds back only its own chunks: they stay in the topic's table until it is complete or
-# MAGIC expires.
+# MAGIC The view `chunks` shows which message waits for which chunks, and since when. `pulsar-spark chunks list scans`
+# MAGIC shows the same. An incomplete message does not delay other messages. Its chunks stay in the topic's table until
+# MAGIC it is complete or expires.
 
 # COMMAND ----------
 
@@ -117,8 +117,8 @@ waiting = incomplete.collect()
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Its completion
-# MAGIC With its last chunk the message is complete, at that chunk's position.
+# MAGIC ## The late chunk arrives
+# MAGIC The last chunk completes the message `a`. The message gets the position of this chunk.
 
 # COMMAND ----------
 

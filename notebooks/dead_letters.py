@@ -3,7 +3,8 @@
 # MAGIC # Dead letters, from failure to reprocessing
 # MAGIC A handler fails on some messages. It gives them back, and the broker delivers them again. After too many
 # MAGIC attempts they become dead letters: rows of a table with the message and the cause. This notebook examines
-# MAGIC them, repairs them and sends each back once.
+# MAGIC the letters, repairs them, and sends each one back once. The last cell draws a picture and needs matplotlib:
+# MAGIC `pip install '.[plots]'` in the folder of the repository.
 
 # COMMAND ----------
 
@@ -45,8 +46,8 @@ publish(orders, root, "orders")
 # MAGIC %md
 # MAGIC ## A handler that decides row by row
 # MAGIC The handler returns a frame that names the orders to give back. The dead letter policy allows one redelivery, so
-# MAGIC the second delivery is the last. Like a scheduled job, each run handles the messages that are there and leaves
-# MAGIC those that it gives back to the next run. The third run has nothing to do.
+# MAGIC the second delivery is the last. Like a scheduled job, each run handles the messages that were published before
+# MAGIC it started. Messages that it gives back are delivered to the next run. The third run has nothing to do.
 
 # COMMAND ----------
 
@@ -99,9 +100,9 @@ letters.select(
 
 # MAGIC %md
 # MAGIC ## Repair and send back
-# MAGIC First comes a dry run, which sends nothing. The real run sends the letters only to the subscription on which
-# MAGIC they died, through its retry letter topic (`to="origin"` would send them to every subscription of the topic).
-# MAGIC The run can be repeated safely: with the same job id nothing is sent twice.
+# MAGIC First comes a dry run, which sends nothing. The real run publishes the letters to the retry letter topic of the
+# MAGIC subscription on which they died, so no other subscription gets them. (`to="origin"` would send them to the topic
+# MAGIC itself, and so to every subscription.) The run can be repeated: with the same job id nothing is sent twice.
 
 # COMMAND ----------
 
@@ -143,7 +144,7 @@ print(sum(repaired), "repaired orders were billed")
 
 # MAGIC %md
 # MAGIC ## What happened to one of them
-# MAGIC The history of rounds is a view: each delivery of a message, and what followed.
+# MAGIC The view `history` has each delivery of a message, and what happened after it.
 
 # COMMAND ----------
 

@@ -3,8 +3,8 @@
 # MAGIC # Delayed delivery: a million appointments
 # MAGIC Messages with a deliver time wait in an index on disk until they are due. Shared and Key_Shared subscriptions
 # MAGIC get each message at its time, never before. This notebook schedules a million of them; pictures show when they
-# MAGIC were delivered, and what it costs to keep them waiting. It needs matplotlib, an extra:
-# MAGIC `pip install 'pulsar_spark[plots]'`.
+# MAGIC were delivered, and what it costs to keep them waiting. They need matplotlib: `pip install '.[plots]'` in the
+# MAGIC folder of the repository.
 
 # COMMAND ----------
 
@@ -44,9 +44,9 @@ create_views(spark, root)
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## First one for tomorrow
-# MAGIC Schedule one message, look at it and cancel it. The time this takes is used below to choose a first deliver time
-# MAGIC that leaves enough time to schedule the million.
+# MAGIC ## First, a single message
+# MAGIC Schedule one message for tomorrow, look at it and cancel it. The notebook measures how long this takes. From
+# MAGIC this it estimates how long scheduling the million takes, so that none of them is due before all are scheduled.
 
 # COMMAND ----------
 
@@ -62,8 +62,8 @@ ahead = 5 + 2 * (time.time() - started) + MESSAGES / 20_000  # seconds
 
 # MAGIC %md
 # MAGIC ## Measure while it runs
-# MAGIC A thread records the memory of this process, which contains the broker, and the buckets of the index: closed
-# MAGIC files of entries, sorted by deliver time.
+# MAGIC A thread records two numbers twice a second. One is the memory of this process, in which the broker runs. The
+# MAGIC other is the number of buckets of the index. A bucket is a file of entries, sorted by deliver time.
 
 # COMMAND ----------
 
@@ -106,8 +106,8 @@ print(scheduled, "scheduled")
 # MAGIC %md
 # MAGIC ## What is scheduled
 # MAGIC `scheduled` is a view. On the command line, `pulsar-spark delayed list` shows it; `delayed cancel` and
-# MAGIC `delayed reschedule` remove messages or move them. Here the messages of the last hundredth of the time are
-# MAGIC cancelled.
+# MAGIC `delayed reschedule` remove messages or move them. Here the notebook
+# MAGIC cancels the messages that are due last: in the last hundredth of the time.
 
 # COMMAND ----------
 
@@ -125,7 +125,7 @@ print(cancelled, "cancelled")
 # MAGIC %md
 # MAGIC ## Delivered when they are due
 # MAGIC The consumer's function records when it is called and the deliver times of its messages. It receives all
-# MAGIC messages that have become due since the last call, so deliveries are larger when more messages are due.
+# MAGIC messages that have become due since the last call. So the more messages are due, the larger a delivery is.
 
 # COMMAND ----------
 
@@ -157,10 +157,11 @@ print(f"{np.median(delays):.2f} s, all within {delays.max():.1f} s")
 
 # MAGIC %md
 # MAGIC ## Pictures
-# MAGIC Above: messages due and messages delivered over time (the second never leads), and how late each was. Below: the
-# MAGIC buckets of the index, which are deleted once all their messages are delivered, and the memory of this process.
-# MAGIC Left of the line a million messages wait, and the memory is flat. Right of it the first is due, and the function
-# MAGIC above keeps the deliver times of its deliveries.
+# MAGIC Above: how many messages were due and how many were delivered over time, and how late each one was. There are
+# MAGIC never more delivered than due messages. Below: the buckets of the index and the memory of this process. A bucket
+# MAGIC is deleted when all its messages are delivered. The dotted line is the first deliver time. Left of it a million
+# MAGIC messages wait, and the memory does not grow. Right of it the memory grows, because the function above keeps the
+# MAGIC deliver times of all messages it received.
 
 # COMMAND ----------
 

@@ -3,7 +3,7 @@
 # MAGIC # Key_Shared: who owns which keys
 # MAGIC Consumers of a Key_Shared subscription share its messages by key. Each owns ranges of the keys' hashes, and the
 # MAGIC ranges change when a consumer joins or leaves. This notebook shows that, with a picture from the history of the
-# MAGIC broker's rounds. It needs matplotlib, an extra: `pip install 'pulsar_spark[plots]'`.
+# MAGIC broker's rounds. The picture needs matplotlib: `pip install '.[plots]'` in the folder of the repository.
 
 # COMMAND ----------
 
@@ -51,8 +51,8 @@ admin.set_policy("persistent://public/default/split", "subscription_key_shared_u
 
 # MAGIC %md
 # MAGIC ## Consumers come and go
-# MAGIC `anna` joins first, receives fifty orders and handles them slowly. Then `ben`, `cleo` and `dora` join; between
-# MAGIC these steps the others handle some orders.
+# MAGIC `anna` joins first and receives fifty orders, which she does not acknowledge yet. Then `ben`, `cleo` and `dora`
+# MAGIC join. After each of them has joined, all consumers except `anna` handle some orders.
 
 # COMMAND ----------
 
@@ -135,8 +135,8 @@ draining.show()
 
 # MAGIC %md
 # MAGIC ## The wait ends
-# MAGIC She acknowledges them, `ben` leaves, `emil` joins, and all continue until every order is handled: no hash waits
-# MAGIC for another consumer.
+# MAGIC `anna` acknowledges her orders, `ben` leaves, and `emil` joins. All continue until every order is handled. Then
+# MAGIC no hash waits for another consumer.
 
 # COMMAND ----------
 
@@ -155,8 +155,9 @@ draining.show()
 
 # MAGIC %md
 # MAGIC ## Who owns what, now
-# MAGIC `hash_ranges` has a row for each range. A hash is at the place `sticky_key_hash % axis_size + axis_start`, so
-# MAGIC the view can be joined with the messages. Here it shows which part of all hashes each consumer owns.
+# MAGIC The view `hash_ranges` has a row for each range. To join it with messages, compute the place of a message's
+# MAGIC hash: `sticky_key_hash % axis_size + axis_start`. Here the view shows which share of all hashes each consumer
+# MAGIC owns.
 
 # COMMAND ----------
 
@@ -170,8 +171,8 @@ print(shares.to_string(index=False))
 
 # MAGIC %md
 # MAGIC ## Who owned what, round by round
-# MAGIC Until rounds are trimmed, the broker's table keeps a row for each consumer and each round that changed it. A row
-# MAGIC has the consumer's hash ranges if they changed; they apply until its next row that has some.
+# MAGIC The broker's table `cursor_ledger` has a row for each consumer and each round in which the consumer changed. If
+# MAGIC the consumer's hash ranges changed, the row has the new ones. They hold until its next row with hash ranges.
 
 # COMMAND ----------
 

@@ -1,7 +1,9 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC # Operating
-# MAGIC One consumer is too slow, so a second one helps. Backlog, rates and rounds show the effect.
+# MAGIC One consumer is too slow for its producer, and the backlog grows. A second consumer is started. Pictures of
+# MAGIC backlog, rates and rounds show the effect. They need matplotlib: `pip install '.[plots]'` in the folder of the
+# MAGIC repository.
 
 # COMMAND ----------
 

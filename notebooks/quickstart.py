@@ -2,8 +2,9 @@
 # MAGIC %md
 # MAGIC # Quickstart
 # MAGIC Publish a DataFrame to a topic, run a broker in this notebook, consume a subscription as DataFrames, and query
-# MAGIC its state with SQL. Everything lies in one folder, the root: each topic is a Delta table in it, and the state of
-# MAGIC subscriptions is another.
+# MAGIC its state with SQL. Everything lies in one folder, the root. It has a Delta table for each topic, and Delta
+# MAGIC tables for the state of all subscriptions. The picture at the end needs matplotlib: `pip install '.[plots]'` in
+# MAGIC the folder of the repository.
 
 # COMMAND ----------
 
@@ -85,7 +86,7 @@ print(sum(amounts), "in", len(amounts), "deliveries:", consumption.totals)
 
 # MAGIC %md
 # MAGIC ## State is SQL
-# MAGIC `cursors`, `pending_acks`, `consumers` and `rounds` are views over the broker's table.
+# MAGIC `create_views` creates the views `cursors`, `pending_acks`, `consumers`, `rounds` and others.
 
 # COMMAND ----------
 

@@ -1,7 +1,8 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC # SQL cookbook, with time travel
-# MAGIC Questions about cursors and messages, and the SQL that answers them.
+# MAGIC Questions about cursors and messages, and the SQL that answers them. The picture at the end needs matplotlib:
+# MAGIC `pip install '.[plots]'` in the folder of the repository.
 
 # COMMAND ----------
 
@@ -71,7 +72,8 @@ who.show(truncate=False)
 
 # MAGIC %md
 # MAGIC ## Where was the cursor then?
-# MAGIC Each round is a row: take the last one before the given time.
+# MAGIC The table `cursor_ledger` has a row for each cursor that a round changed. Take the row of the last round before
+# MAGIC the given time.
 
 # COMMAND ----------
 

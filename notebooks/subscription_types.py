@@ -2,7 +2,8 @@
 # MAGIC %md
 # MAGIC # The four subscription types
 # MAGIC The same forty messages go to four subscriptions, each with two consumers. The pictures show who gets what, and
-# MAGIC what happens when a consumer leaves.
+# MAGIC what happens when a consumer leaves. They need matplotlib: `pip install '.[plots]'` in the folder of the
+# MAGIC repository.
 
 # COMMAND ----------
 
@@ -29,7 +30,7 @@ client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=300)  # also o
 
 # MAGIC %md
 # MAGIC ## Two consumers per subscription
-# MAGIC Exclusive takes one consumer and refuses the second.
+# MAGIC An Exclusive subscription accepts one consumer and refuses the second.
 
 # COMMAND ----------
 
@@ -81,7 +82,8 @@ print({of: len(messages) for of, messages in received.items()})
 
 # MAGIC %md
 # MAGIC ## Anna acknowledges five messages and leaves
-# MAGIC Ben gets her unacknowledged messages. On Exclusive, Ben may subscribe now.
+# MAGIC Ben gets her unacknowledged messages. On the Exclusive subscription, which refused him before, Ben subscribes
+# MAGIC now.
 
 # COMMAND ----------
 
