@@ -1,10 +1,11 @@
-"""spark-submit job: run a broker on a root until SIGTERM.
+"""Run a broker on a root until SIGTERM or Ctrl-C.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/broker.py --root /data/pulsar
 
-Under spark-submit the JVM gets the signal first and ends at once with exit code 143. A running round is then either
-committed or not, and the next broker continues from there. ``pulsar-spark broker`` finishes its round and ends with 0.
-With ``--available-now``, for scheduled runs, the broker ends when all work is done and no client is connected.
+Under spark-submit the JVM gets the signal first and ends at once with exit code 143. The round that was running is then
+either committed or not, and the next broker continues from there. The command 'pulsar-spark broker' finishes its round
+and ends with 0. With --available-now, for scheduled runs, the broker ends when all work is done and no client is
+connected.
 """
 
 import argparse
@@ -19,22 +20,22 @@ log = logging.getLogger("pulsar_spark.jobs.broker")
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", required=True, help="the root: a folder or the URL of a store")
     parser.add_argument(
         "--max-unacked-messages-per-broker",
         type=int,
         default=0,
         help=(
-            "at this number of unacknowledged messages on Shared subscriptions, those with most of them get no new "
-            "messages; 0 = no limit"
+            "limit of unacknowledged messages on all Shared and Key_Shared subscriptions together; at the limit, those "
+            "subscriptions with the most unacknowledged messages get no new ones; 0 = no limit"
         ),
     )
     parser.add_argument(
         "--delayed-delivery-max-num-buckets",
         type=int,
         default=MAX_NUM_BUCKETS,
-        help="most buckets of the delay index; beyond it, buckets are merged",
+        help="largest number of files (buckets) in the delay index; if there are more, the broker merges some",
     )
     parser.add_argument(
         "--housekeeping",

@@ -1,11 +1,12 @@
-"""Scheduled job: compact topics: keep the latest message of each key in a view. A broker may run meanwhile.
+"""Compact topics: write the latest message of each key to the topic's compacted view. A broker may run meanwhile.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/compact.py --root /data/pulsar --topic orders
     spark-submit --properties-file conf/spark-defaults.conf jobs/compact.py \\
         --root /data/pulsar --namespace public/default --threshold 100M
 
-Each compaction continues where the topic's last one ended, and does nothing without new messages. The job prints one
-line of JSON per topic. It ends at the first topic that fails; the topics before it are compacted.
+Run it on a schedule. Each compaction continues where the topic's last one ended, and does nothing if there are no new
+messages. The job prints one line of JSON per topic. It ends at the first topic that fails; the topics before it stay
+compacted.
 """
 
 import argparse
@@ -21,11 +22,11 @@ from pulsar_spark.storage.topics.topics import read_topic
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", required=True, help="the root: a folder or the URL of a store")
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--topic", action="append", help="a topic, or partition; repeatable")
-    which.add_argument("--namespace", help="the topics of 'tenant/namespace'")
+    which.add_argument("--topic", action="append", help="a topic, or one partition; repeatable")
+    which.add_argument("--namespace", help="compact the topics of 'tenant/namespace'")
     parser.add_argument(
         "--threshold", default="0", help="with --namespace: only topics with more uncompacted bytes than this"
     )

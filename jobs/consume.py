@@ -1,13 +1,13 @@
-"""spark-submit job: write a subscription's messages to a Delta table, each exactly once.
+"""Write a subscription's messages to a Delta table, each exactly once.
 
 A broker must run on the root.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/consume.py \\
         --root /data/pulsar --topic orders --subscription lake --target /data/orders_raw
 
-It runs until SIGTERM or Ctrl-C, and then ends with exit code 0. With ``--available-now``, for scheduled runs, it ends
-when everything published before its start is written; stopped earlier, it ends with 143 (130). A new subscription
-starts at the earliest message, as with ``consume``.
+It runs until SIGTERM or Ctrl-C, and then ends with exit code 0. With --available-now, for scheduled runs, it ends when
+everything published before its start is written. If SIGTERM or Ctrl-C stops such a run earlier, it ends with 143 or
+130. A new subscription starts at the earliest message, as with the function ``consume``.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pulsar_spark.storage.session import spark_session
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", required=True, help="the root: a folder or the URL of a store")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--subscription", required=True)

@@ -1,11 +1,11 @@
-"""Scheduled job: upkeep of a root: trim topics, merge small files, delete old ones, write checkpoints.
+"""Tidy a root: trim topics, merge small files, delete old ones, write checkpoints.
 
-It needs no Spark; a broker may run meanwhile.
+Run it on a schedule. It needs no Spark, and a broker may run meanwhile.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/maintain.py \\
         --root /data/pulsar --trim --optimize --vacuum-hours 168 --checkpoint
 
-Only the steps given as options are done. The job prints one line of JSON per step.
+It does only the steps that the options name. The job prints one line of JSON per step.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pulsar_spark.storage.layout import Layout
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", required=True, help="the root: a folder or the URL of a store")
     parser.add_argument("--namespace", help="only the topics of 'tenant/namespace', and not the broker's tables")
     parser.add_argument(
@@ -27,9 +27,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         help="remove messages that every subscription has acknowledged and retention does not keep",
     )
     parser.add_argument("--optimize", action="store_true", help="merge small files into larger ones")
-    parser.add_argument(
-        "--vacuum-hours", type=int, help="delete files that no table has referred to for this many hours"
-    )
+    parser.add_argument("--vacuum-hours", type=int, help="delete files that no table has used for this many hours")
     parser.add_argument("--checkpoint", action="store_true", help="write checkpoints of the logs")
     parser.add_argument("--dry-run", action="store_true", help="print what would be done, and do nothing")
     add_logging_arguments(parser)

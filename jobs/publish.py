@@ -1,10 +1,10 @@
-"""spark-submit job: publish the rows of files or of a table to a topic, in one commit.
+"""Publish the rows of files or of a table to a topic, in one commit.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/publish.py \\
         --root /data/pulsar --topic orders --source /data/orders --format parquet --key id
 
-A column ``payload`` is published unchanged; without one the payload is the row as JSON. With ``--app-id`` and
-``--app-version`` (such as the date of the run) a run that a scheduler repeats publishes only once.
+If the rows have a column ``payload``, it is published unchanged. Otherwise the payload is the whole row as JSON. Give
+--app-id and --app-version if a scheduler may repeat a run. A repeated run then publishes nothing.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pulsar_spark.storage.session import spark_session
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", required=True, help="the root: a folder or the URL of a store")
     parser.add_argument("--topic", required=True)
     source = parser.add_mutually_exclusive_group(required=True)
@@ -28,10 +28,12 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--format", default="parquet", help="format of the files: parquet, delta, json, csv, orc...")
     parser.add_argument("--key", help="column that becomes the messages' key")
     parser.add_argument("--event-time", help="column that becomes the messages' event time")
+    parser.add_argument("--app-id", help="name of the job; needs --app-version")
     parser.add_argument(
-        "--app-id", help="with --app-version: identifies the run, so that a repeated run publishes nothing"
+        "--app-version",
+        type=int,
+        help="number of the run, such as 20260131; a run whose number is not higher than the last one publishes nothing",
     )
-    parser.add_argument("--app-version", type=int)
     parser.add_argument("--chunking", action="store_true", help="split payloads above the maximum message size")
     parser.add_argument("--compression", help="compress payloads with LZ4, ZLIB, ZSTD or SNAPPY")
     add_logging_arguments(parser)

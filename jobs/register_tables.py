@@ -1,10 +1,11 @@
-"""spark-submit job: register a root's topics, its broker's tables and its SQL views in a catalog, so that ``SELECT *
-FROM broker.orders`` works.
+"""Register a root's topics, its broker's tables and its SQL views in a catalog.
+
+After that, ``SELECT * FROM broker.orders`` works.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/register_tables.py \\
         --root /data/pulsar --schema public/default=broker
 
-Run it again, or on a schedule, after topics were created or deleted: it adds the new ones and removes the deleted ones.
+Run it again after topics were created or deleted, or run it on a schedule. It adds new topics and removes deleted ones.
 It prints one line of JSON with the location of each table by name. No broker is needed.
 """
 
@@ -20,7 +21,7 @@ from pulsar_spark.views.catalog import register
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", required=True, help="the root: a folder or the URL of a store")
     parser.add_argument("--catalog", default=DEFAULT_CATALOG, help="name of the Spark catalog")
     parser.add_argument("--prefix", default="", help="prefix for the names of schemas")

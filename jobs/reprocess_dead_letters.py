@@ -1,13 +1,13 @@
-"""spark-submit job: send dead letters back, each at most once per job id.
+"""Send dead letters back to be consumed again, each at most once per job id.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/reprocess_dead_letters.py \\
         --root /data/pulsar --topic orders --subscription billing --job-id repair-2026-01-31 \\
         --where "cause = 'max_redeliver_count'" --fix repairs:add_tail
 
-A scheduler gives each run its own id, such as the date, and repeats a failed run with the same id; it then continues
-where it stopped. Letters that another run has sent are left out. The job ends when all letters that existed at its
-start are handled, with exit code 0 also if there were none. By default they go to the retry letter topic of the
-subscription on which they died; ``--to`` chooses another target.
+Give each scheduled run its own --job-id, such as the date. Repeat a failed run with the same id: it continues where it
+stopped. Letters that another run has sent are left out. The job ends when all letters that existed at its start are
+handled, also if there were none, with exit code 0. By default the letters go to the retry letter topic of the
+subscription on which they died; --to chooses another target.
 """
 
 import argparse
@@ -20,30 +20,37 @@ from pulsar_spark.storage.session import spark_session
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", required=True, help="the root: a folder or the URL of a store")
     parser.add_argument(
-        "--topic", required=True, help="the dead letter topic; with --subscription, the topic on which the letters died"
+        "--topic",
+        required=True,
+        help="the topic on which the letters died; without --subscription, the dead letter topic",
     )
     parser.add_argument("--subscription", help="the subscription on which the letters died")
     parser.add_argument(
-        "--job-id", required=True, help="name of the job; a repeated name continues the job and sends nothing twice"
+        "--job-id",
+        required=True,
+        help="id of the run; a run with an id used before continues that run and sends nothing twice",
     )
-    parser.add_argument("--where", help="SQL condition on the letters' columns")
-    parser.add_argument("--since", help="letters written at or after this time")
-    parser.add_argument("--until", help="letters written before this time")
-    parser.add_argument("--key", action="append", help="letters with this key; repeatable")
+    parser.add_argument("--where", help="send only letters for which this SQL condition is true")
+    parser.add_argument("--since", help="send only letters written at or after this time")
+    parser.add_argument("--until", help="send only letters written before this time")
+    parser.add_argument("--key", action="append", help="send only letters with this key; repeatable")
     parser.add_argument(
         "--to",
         default="subscription",
         help="'subscription' (the one they died on), 'origin' (its topic, so every subscription) or 'topic:<name>'",
     )
     parser.add_argument("--fix", help="module:function that gets the letters as a DataFrame and returns those to send")
-    parser.add_argument("--rate", type=float, help="most messages per second")
+    parser.add_argument("--rate", type=float, help="send at most this many messages per second")
     parser.add_argument(
-        "--max-replays", type=int, default=MAX_REPLAYS, help="leave out letters that were sent back this often"
+        "--max-replays",
+        type=int,
+        default=MAX_REPLAYS,
+        help="leave out letters that were already sent back this many times",
     )
-    parser.add_argument("--limit", type=int, help="most letters to send")
+    parser.add_argument("--limit", type=int, help="send at most this many letters")
     parser.add_argument("--chunk-letters", type=int, default=CHUNK_LETTERS, help="letters per commit")
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent, and send nothing")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
