@@ -32,7 +32,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--app-version",
         type=int,
-        help="number of the run, such as 20260131; a run whose number is not higher than the last one publishes nothing",
+        help="number of the run, such as 20260131; a run whose number is not above the last one publishes nothing",
     )
     parser.add_argument("--chunking", action="store_true", help="split payloads above the maximum message size")
     parser.add_argument("--compression", help="compress payloads with LZ4, ZLIB, ZSTD or SNAPPY")
