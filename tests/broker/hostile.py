@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.requests.reading import read_asked
+from pulsar_spark.broker.requests.reading import read_request_batch
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
@@ -84,7 +84,7 @@ class HostileRoot:
         """Run rounds on what is there; the replies."""
         replies = []
         for _ in range(rounds):
-            self.rounds.run(*read_asked(self.requests, after=self.rounds.bundle.requests_version))
+            self.rounds.run(*read_request_batch(self.requests, after=self.rounds.bundle.requests_version))
             replies += self.engine.committed()["replies"]
         return replies
 
@@ -102,7 +102,7 @@ class HostileRoot:
         """The healthy subscription works: each of some new messages is delivered once, and acknowledged."""
         wanted = self.engine.publish(HEALTHY, -1, [1] * entries)
         self.write(WELL.flow("c", entries))
-        self.rounds.run(*read_asked(self.requests, after=self.rounds.bundle.requests_version))
+        self.rounds.run(*read_request_batch(self.requests, after=self.rounds.bundle.requests_version))
         (key,) = (key for key in self.rounds.bundle.cursors if key.subscription == "well")
         held = [
             position

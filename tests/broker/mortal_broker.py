@@ -23,7 +23,7 @@ import pytest
 
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.delays import delay_head, delay_index
-from pulsar_spark.broker.requests.reading import read_asked
+from pulsar_spark.broker.requests.reading import read_request_batch
 from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.storage.delta import checkpoints, tables
 from pulsar_spark.storage.delta.commits import now_micros
@@ -82,7 +82,7 @@ def serve(root: str, write: int) -> None:
     tables.write_files, tables.commit = wrap(tables.write_files), wrap(tables.commit)
     while True:
         if not rounds.run(
-            *read_asked(layout.broker_table("requests"), after=rounds.bundle.requests_version)
+            *read_request_batch(layout.broker_table("requests"), after=rounds.bundle.requests_version)
         ).is_committed:
             time.sleep(LOOK_SECONDS)
 

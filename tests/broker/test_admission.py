@@ -10,7 +10,7 @@ import pytest
 from pulsar_spark.admin import Admin
 from pulsar_spark.admin.upkeep import trim
 from pulsar_spark.broker.bundle.journal import Journal
-from pulsar_spark.broker.requests.reading import read_asked
+from pulsar_spark.broker.requests.reading import read_request_batch
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.policies.policies import POLICIES
 from tests.broker.hostile import HEALTHY, ILL, SICK, HostileRoot, commit_file, data_files, request
@@ -141,7 +141,9 @@ def test_what_an_older_broker_let_through_kills_no_start(hostile):
 def test_refused_acks_are_said_once_and_counted(hostile, caplog):
     journal = Journal()
     hostile.write(*(ILL.ack(10_000 + number) for number in range(500)))
-    journal.note(hostile.rounds.run(*read_asked(hostile.requests, after=hostile.rounds.bundle.requests_version)), 0.1)
+    journal.note(
+        hostile.rounds.run(*read_request_batch(hostile.requests, after=hostile.rounds.bundle.requests_version)), 0.1
+    )
     assert [
         record.getMessage().startswith("refused ack") for record in caplog.records if "refused" in record.getMessage()
     ] == [True]

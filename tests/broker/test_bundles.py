@@ -99,7 +99,7 @@ def test_where_it_cannot_be_split_nobody_is_asked_to_hand_it_over(root, layout):
 def test_two_that_want_to_split_one_bundle_are_told_apart(root, layout):
     serving = BundleLease(layout, "serving")
     serving.take(hands_over=True)
-    assert BundleLease(layout, "first").ask()
+    assert BundleLease(layout, "first").request()
     with pytest.raises(NotAllowedError, match="serving, which already hands it over for another split"):
         split_bundle(layout)
 

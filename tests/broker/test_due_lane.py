@@ -14,7 +14,7 @@ from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.delays import delay_index, promotion
 from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.gathering import unread_runs
-from pulsar_spark.broker.requests.reading import read_asked
+from pulsar_spark.broker.requests.reading import read_request_batch
 from pulsar_spark.broker.round.candidates import next_due
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.acknowledgement.packing import unpacked
@@ -372,7 +372,7 @@ def ask(engine: SparkEngine, requests: list[dict], now: int) -> dict:
     path = engine.layout.broker_table("requests")
     AppendTable(path).append(REQUESTS.rows(requests))
     engine.now_ms = now
-    engine.rounds.run(*read_asked(path, after=engine.rounds.bundle.requests_version))
+    engine.rounds.run(*read_request_batch(path, after=engine.rounds.bundle.requests_version))
     return engine.committed()
 
 

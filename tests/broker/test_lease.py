@@ -56,12 +56,12 @@ def test_a_broken_lease_file_holds_nothing(layout):
 
 def test_a_lease_that_is_wanted_is_the_other_s_when_its_holder_hands_it_over(layout):
     first, second, third = (BundleLease(layout, name) for name in ("first", "second", "third"))
-    assert not second.ask(), "nobody has it"
+    assert not second.request(), "nobody has it"
     first.take()
-    assert second.ask() and second.ask()
-    assert not third.ask(), "another has asked"
+    assert second.request() and second.request()
+    assert not third.request(), "another has asked"
     assert first.take(hands_over=True) and first.is_wanted
-    assert second.is_asked(second.holder()) and second.holder().broker_id == "first"
+    assert second.has_requested(second.holder()) and second.holder().broker_id == "first"
     assert not second.take() and not third.take()
     first.let_go()
     assert not third.take() and not first.take()
@@ -74,9 +74,9 @@ def test_a_lease_that_is_wanted_is_the_other_s_when_its_holder_hands_it_over(lay
 def test_who_does_not_hand_over_renews_a_lease_without_the_wish(layout):
     first, second = BundleLease(layout, "first"), BundleLease(layout, "second")
     first.take()
-    second.ask()
+    second.request()
     assert first.take() and not first.is_wanted
-    assert not second.is_asked(second.holder())
+    assert not second.has_requested(second.holder())
     first.let_go()
     assert second.holder() is None
 
@@ -84,7 +84,7 @@ def test_who_does_not_hand_over_renews_a_lease_without_the_wish(layout):
 def test_who_wants_a_lease_no_more_does_not_get_it(layout):
     first, second = BundleLease(layout, "first"), BundleLease(layout, "second")
     first.take()
-    second.ask()
+    second.request()
     second.withdraw()
     assert first.take(hands_over=True) and not first.is_wanted
     first.let_go()
@@ -94,7 +94,15 @@ def test_who_wants_a_lease_no_more_does_not_get_it(layout):
 def test_a_lease_that_nobody_wants_says_what_it_always_said(layout):
     """Releases that know of no wishes read one with anything else in it as none."""
     first, second = BundleLease(layout, "first"), BundleLease(layout, "second")
-    for change in (first.take, second.ask, first.take, second.ask, second.withdraw, second.ask, first.let_go):
+    for change in (
+        first.take,
+        second.request,
+        first.take,
+        second.request,
+        second.withdraw,
+        second.request,
+        first.let_go,
+    ):
         change()
     assert second.take()
     assert json.loads(first.path.read_text()).keys() == {"broker_id", "host", "pid", "until"}
@@ -107,7 +115,7 @@ def test_a_lease_that_was_handed_over_to_a_process_that_is_gone_is_free(layout):
     code = (
         "import sys; from pulsar_spark.storage.layout import Layout; "
         "from pulsar_spark.storage.processes.lease import BundleLease; "
-        "print(BundleLease(Layout(sys.argv[1]), 'gone').ask())"
+        "print(BundleLease(Layout(sys.argv[1]), 'gone').request())"
     )
     said = subprocess.run([sys.executable, "-c", code, str(layout.root)], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "True"

@@ -92,9 +92,9 @@ def test_other_bundles_are_asked_again_after_a_while_and_what_was_asked_is_forgo
         for _ in range(2):
             assert rounds._of_ours([wanted]) == []
         assert asked == [wanted]
-        later = rounds.bundle.now._replace(own=rounds.bundle.now.own + rounds_module.ASKED_AGAIN)
+        later = rounds.bundle.now._replace(own=rounds.bundle.now.own + rounds_module.SENT_AGAIN)
         monkeypatch.setattr(rounds.bundle, "now", later)
-        assert rounds._of_ours([]) == [] and not rounds._asked_of_others
+        assert rounds._of_ours([]) == [] and not rounds._sent_to_others
         rounds._of_ours([wanted])
         assert asked == [wanted, wanted]
 

@@ -14,7 +14,7 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays import delay_index
 from pulsar_spark.broker.gathering import gather
 from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
-from pulsar_spark.broker.requests.reading import read_asked
+from pulsar_spark.broker.requests.reading import read_request_batch
 from pulsar_spark.broker.round import snapshots
 from pulsar_spark.protocol.delays.delays import AXES_END
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
@@ -242,7 +242,7 @@ def test_a_request_that_waits_for_the_delay_index_is_kept_until_it_is_answered(e
     version = AppendTable(path).append(REQUESTS.rows(asked))
     for now_ms in (2_001, 2_002):
         engine.now_ms = now_ms
-        engine.rounds.run(*read_asked(path, after=engine.rounds.bundle.requests_version))
+        engine.rounds.run(*read_request_batch(path, after=engine.rounds.bundle.requests_version))
         engine.round([on.flow("A", 1)], now_ms)
     latest = read_latest(engine.layout)
     assert [*latest.waiting_requests] == [(version, 0)]

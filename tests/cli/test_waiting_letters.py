@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pulsar_spark.broker.requests.reading import read_asked
+from pulsar_spark.broker.requests.reading import read_request_batch
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.redelivery.letters import dead_letter_topic
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
@@ -45,7 +45,7 @@ def serving(engine):
     def serve():
         while not stop.wait(0.01):
             engine.rounds.run(
-                *read_asked(engine.layout.broker_table("requests"), after=engine.rounds.bundle.requests_version)
+                *read_request_batch(engine.layout.broker_table("requests"), after=engine.rounds.bundle.requests_version)
             )
 
     thread = threading.Thread(target=serve)

@@ -152,7 +152,7 @@ def test_the_broker_forgets_no_topic(client, broker, root):
     producer, consumer = client.create_producer("t"), client.subscribe("t", "s")
     subscriptions = list(consumer._subscriptions)
     with away(root):
-        broker.rounds.bundle.ask_all()
+        broker.rounds.bundle.enqueue_all()
         broker._batches.look()
         with pytest.raises(pulsar.ConnectError):
             broker.rounds.bundle.scan()

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from pulsar_spark.broker.requests.reading import read_asked
+from pulsar_spark.broker.requests.reading import read_request_batch
 from pulsar_spark.errors import ConnectError, NotARoot, SubscriptionNotFound, Timeout
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.storage.cursor_ledger.requests import read_requests
@@ -90,6 +90,6 @@ def test_what_failed_with_timeout_is_not_done_later(tmp_path):
     with pytest.raises(Timeout):
         Requester(engine.layout, timeout_seconds=0.1).ask([asking("create_subscription")])
     engine.now_ms = int(time.time() * 1000) + 1
-    engine.rounds.run(*read_asked(engine.layout.broker_table("requests"), after=0))
+    engine.rounds.run(*read_request_batch(engine.layout.broker_table("requests"), after=0))
     assert [reply.error for reply in engine.committed()["replies"]] == ["Timeout"]
     assert engine.subscriptions(TOPIC) == []

@@ -183,7 +183,7 @@ MUTANTS = (
         "ack-while-index-is-made-lost",
         "an entry that is acknowledged while the delay index is built again comes again",
         "broker/delays/due_requests.py",
-        "asked.axis_acks.add(virtual(first), virtual(last))",
+        "changes.axis_acks.add(virtual(first), virtual(last))",
         "pass",
         "tests/broker/test_due_lane.py::test_what_was_acknowledged_while_the_index_was_made_anew_comes_to_nobody",
     ),

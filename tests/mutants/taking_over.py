@@ -135,7 +135,7 @@ MUTANTS = (
         "split-asks-twice",
         "both halves of a split carry out a request made before the split",
         "broker/bundle/split.py",
-        "bundle.requests_version = bundle.requests_committed = asked.version",
+        "bundle.requests_version = bundle.requests_committed = batch.version",
         "pass",
         "tests/broker/test_bundles.py::test_what_is_asked_during_a_split_is_done_once_and_what_is_asked_of_all_by_both",
     ),

@@ -98,7 +98,7 @@ def test_a_lease_that_is_none_is_said_kept_aside_and_free(tmp_path, junk, caplog
     put(first.path, junk)
     assert [first.holder() for _ in range(3)] == [None] * 3
     assert [record.message.count("lease.json") for record in caplog.records] == [1], "said once"
-    assert not first.ask(), "of whom nobody is there to be asked"
+    assert not first.request(), "of whom nobody is there to be asked"
     assert not kept(first.path)
     assert first.take() and BundleLease(layout, "second").holder().broker_id == "first"
     (aside,) = kept(first.path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pulsar_spark.broker import runner
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.requests.reading import Asked, read_asked
+from pulsar_spark.broker.requests.reading import RequestBatch, read_request_batch
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.service.source import LOOK_SECONDS, LOOK_SHARE
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
@@ -79,7 +79,7 @@ class PlainBroker(runner.Broker):
         self._stream = PlainStream(self._batches.look, self._batches.run, self._stopping)
         self._pause, self._run_round = threading.RLock(), self._batches.run_round
         self._batches.run_round = self._run_between_pauses
-        self._asked = Asked([], 0, [])
+        self._asked = RequestBatch([], 0, [])
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -98,8 +98,8 @@ class PlainBroker(runner.Broker):
     def requests(self) -> list[Request]:
         """All requests that are committed now, in order."""
         with self._pause:
-            found = read_asked(self.layout.broker_table(REQUESTS.name), after=self._asked.version)
-            self._asked = Asked(self._asked.requests + found.requests, found.version, [])
+            found = read_request_batch(self.layout.broker_table(REQUESTS.name), after=self._asked.version)
+            self._asked = RequestBatch(self._asked.requests + found.requests, found.version, [])
             return list(self._asked.requests)
 
     def asked(self, *kinds: str) -> list[Request]:

@@ -22,7 +22,7 @@ from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.load_bundle import load_bundle, served_by
 from pulsar_spark.broker.bundle.other_bundles import append_requests
 from pulsar_spark.broker.delays.delay_index import DelayIndex
-from pulsar_spark.broker.requests.reading import read_asked
+from pulsar_spark.broker.requests.reading import read_request_batch
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.requests import SENT_ON
 from pulsar_spark.broker.round.facts import removed_consumer_row
@@ -76,12 +76,12 @@ def _have_it_given(layout: Layout, lease: BundleLease, holder: Holder) -> None:
     """Ask the serving broker for the bundle, and wait for its round. :class:`NotAllowedError` if it does not hand it
     over."""
     until = time.monotonic() + HAND_OVER_SECONDS
-    if not lease.ask():
+    if not lease.request():
         if (other := lease.holder()) is not None:
             raise _refused(layout, other, "already hands it over for another split")
         return
     while (said := lease.holder()) is not None and said.broker_id != lease.broker_id:
-        if said.broker_id != holder.broker_id or not lease.is_asked(said):
+        if said.broker_id != holder.broker_id or not lease.has_requested(said):
             raise _refused(layout, said, "does not hand it over")
         if time.monotonic() > until:
             lease.withdraw()
@@ -150,14 +150,14 @@ def _pass_over(bundle: Bundle) -> list[Request]:
 
     Returns those the upper part needs too: without a topic, or not repeated by clients and safe to repeat.
     """
-    asked = read_asked(bundle.layout.broker_table(REQUESTS.name), after=bundle.requests_version)
-    bundle.requests_version = bundle.requests_committed = asked.version
+    batch = read_request_batch(bundle.layout.broker_table(REQUESTS.name), after=bundle.requests_version)
+    bundle.requests_version = bundle.requests_committed = batch.version
 
     def is_kept(request: Request) -> bool:
         return request.topic is None or (request.kind in SENT_ON and bundle.served.holds(request.topic))
 
     bundle.waiting_requests = [each for each in bundle.waiting_requests if is_kept(each)]
-    return [each for each in asked.requests if is_kept(each)]
+    return [each for each in batch.requests if is_kept(each)]
 
 
 def _request_id(broker_id: str) -> str:

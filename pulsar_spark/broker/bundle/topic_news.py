@@ -26,7 +26,7 @@ class TopicNews:
 
     def __init__(self, layout: Layout, topics: Mapping[str, TopicState]):
         self._layout, self._topics = layout, topics
-        self._asked: dict[str, None] = {}
+        self._to_read: dict[str, None] = {}
         self._by_announcement: dict[str, str] = {}
         self._turn: list[str] = []
         self._looked_at = time.monotonic()
@@ -35,27 +35,27 @@ class TopicNews:
     def add(self, name: str) -> None:
         """Add a new topic, whose log the next look reads."""
         self._by_announcement[announcement_of(self._topics[name].topic.path)] = name
-        self.ask([name])
+        self.enqueue([name])
 
     def drop(self, state: TopicState) -> None:
         self._by_announcement.pop(announcement_of(state.topic.path), None)
 
-    def ask(self, names: Iterable[str] | None = None) -> None:
+    def enqueue(self, names: Iterable[str] | None = None) -> None:
         """Let the next look read these logs, or all."""
-        self._asked.update(dict.fromkeys(self._topics if names is None else names))
+        self._to_read.update(dict.fromkeys(self._topics if names is None else names))
 
     def moved(self) -> list[tuple[str, TopicState]]:
         """Topics with commits to number, among those this look reads; read again until numbered."""
         announced = take_announced(self._layout)
-        self.ask(self._by_announcement[name] for name in announced if name in self._by_announcement)
+        self.enqueue(self._by_announcement[name] for name in announced if name in self._by_announcement)
         pass_on(self._layout, (name for name in announced if name not in self._by_announcement))
-        self._ask_in_turn()
-        states = ((name, self._topics.get(name)) for name in self._asked)
+        self._enqueue_in_turn()
+        states = ((name, self._topics.get(name)) for name in self._to_read)
         moved = [(name, state) for name, state in states if state is not None and state.has_news]
-        self._asked = dict.fromkeys(name for name, _ in moved)
+        self._to_read = dict.fromkeys(name for name, _ in moved)
         return moved
 
-    def _ask_in_turn(self) -> None:
+    def _enqueue_in_turn(self) -> None:
         now = time.monotonic()
         seconds, self._looked_at = now - self._looked_at, now
         count = max(IN_TURN, int(A_SECOND * seconds))
@@ -67,5 +67,5 @@ class TopicNews:
                 return
         if not self._turn:
             self._turn = list(self._topics)
-        self.ask(self._turn[-count:])
+        self.enqueue(self._turn[-count:])
         del self._turn[-count:]

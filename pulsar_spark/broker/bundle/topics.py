@@ -101,7 +101,7 @@ class Topics:
         on disk. *delayed_after* returns after which instant new entries of a topic id and partition wait.
         """
         moved, rows, named = [], [], dict.fromkeys(name for name in names if name)
-        self._news.ask(named)
+        self._news.enqueue(named)
         for name in [name for name in named if name not in self.topics]:
             with contextlib.suppress(InvalidTopicName):
                 parsed = parse_topic_name(name)
@@ -118,9 +118,9 @@ class Topics:
         """Topics with commits to number, by name (see topic_news)."""
         return self._news.moved()
 
-    def ask_all(self) -> None:
+    def enqueue_all(self) -> None:
         """Let the next look read all logs, and search for topics."""
-        self._news.ask()
+        self._news.enqueue()
         self._folders.ask_again()
 
     def has_news(self) -> bool:

@@ -65,29 +65,29 @@ def expire_incomplete(bundle: Bundle, draft: RoundDraft) -> None:
                 draft.of(cursor).is_changed = True
 
 
-def release_until(asked: CursorDraft, last: int) -> None:
+def release_until(changes: CursorDraft, last: int) -> None:
     """Release incomplete messages that end at or before *last*, because of time to live or a quota."""
-    chunked = asked.cursor.chunked
+    chunked = changes.cursor.chunked
     if chunked is None:
         return
     opened = chunked.groups.open()
     firsts = opened.firsts[opened.lasts <= last]
     if len(firsts):
         chunked.release(firsts)
-        asked.is_changed = True
+        changes.is_changed = True
 
 
-def acknowledge(asked: CursorDraft, units: Iterable[int]) -> None:
+def acknowledge(changes: CursorDraft, units: Iterable[int]) -> None:
     """Acknowledge the messages that end at *units* as expired."""
     for unit in map(int, units):
-        if unit not in asked.acks and not asked.cursor.is_done(asked.cursor.place(unit)):
-            asked.acks.add(unit, unit)
-            asked.expired += 1
+        if unit not in changes.acks and not changes.cursor.is_done(changes.cursor.place(unit)):
+            changes.acks.add(unit, unit)
+            changes.expired += 1
 
 
-def hold(asked: CursorDraft, consumer_id: str, units: np.ndarray) -> None:
+def hold(changes: CursorDraft, consumer_id: str, units: np.ndarray) -> None:
     """Make messages that end at *units* pending at a consumer, without sending them."""
-    cursor = asked.cursor
+    cursor = changes.cursor
     if not len(units):
         return
     held = [cursor.find(unit) or Range(unit, unit, "", batch_size=1) for unit in units.tolist()]
@@ -101,7 +101,7 @@ def hold(asked: CursorDraft, consumer_id: str, units: np.ndarray) -> None:
         Range(unit, unit, PENDING, consumer_id, 0, each.redelivery_count or 0, None, each.ack_set, each.batch_size)
         for unit, each in zip(units.tolist(), held)
     ]
-    rewrite(asked, [*others, *with_consumer])
+    rewrite(changes, [*others, *with_consumer])
 
 
 def go_by_deliver_time(bundle: Bundle, cursor: Cursor, positions: np.ndarray, wall: int) -> np.ndarray:
@@ -115,8 +115,8 @@ def go_by_deliver_time(bundle: Bundle, cursor: Cursor, positions: np.ndarray, wa
 class ChunkWalk:
     """One cursor's read in one round, with regard to chunks."""
 
-    def __init__(self, bundle: Bundle, asked: CursorDraft):
-        self._bundle, self._asked, self._chunked = bundle, asked, asked.cursor.chunked
+    def __init__(self, bundle: Bundle, changes: CursorDraft):
+        self._bundle, self._changes, self._chunked = bundle, changes, changes.cursor.chunked
         self._limits = self._chunked.limits
         self._found: tuple[tuple[int, int], list[Eviction]] | None = None
 
@@ -127,20 +127,20 @@ class ChunkWalk:
 
     def pass_by(self, last: int) -> None:
         """Apply evictions of a read that ends at *last*."""
-        found, chunked, asked = self._evictions(last), self._chunked, self._asked
+        found, chunked, changes = self._evictions(last), self._chunked, self._changes
         if found:
             firsts, ends = _columns(found)
             left, units = firsts[ends == STILL_OPEN], np.sort(ends[self._are_complete(firsts, ends)])
             consumer_id = chunked.limiter.consumer_id
             if self._limits.auto_acks:
-                acknowledge(asked, units)
+                acknowledge(changes, units)
                 chunked.release(left)
-                asked.is_changed = True
+                changes.is_changed = True
             else:
-                hold(asked, consumer_id, units)
+                hold(changes, consumer_id, units)
                 chunked.keep_back(consumer_id, left)
-                asked.changed_consumers.add(consumer_id)
-                asked.is_changed = True
+                changes.changed_consumers.add(consumer_id)
+                changes.is_changed = True
         chunked.walked = max(chunked.walked, last + 1)
 
     def _are_complete(self, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
@@ -154,7 +154,7 @@ class ChunkWalk:
 
     def _evictions(self, last: int) -> list[Eviction]:
         limiter = self._chunked.limiter
-        if not self._limits.most or last < self._chunked.walked or limiter.consumer_id in self._asked.redelivered:
+        if not self._limits.most or last < self._chunked.walked or limiter.consumer_id in self._changes.redelivered:
             return []
         way = self._chunked.walked, last
         if self._found is None or self._found[0] != way:
@@ -175,11 +175,11 @@ class ChunkWalk:
 
     def _is_settled(self, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """Which groups do not count for limits: settled, or delivered by deliver time."""
-        chunked, cursor = self._chunked, self._asked.cursor
+        chunked, cursor = self._chunked, self._changes.cursor
         is_settled = (ends == STILL_OPEN) & chunked.are_released(firsts)
         for kept in chunked.kept_back.values():
             is_settled |= (ends == STILL_OPEN) & inside(firsts, kept)
-        is_known = (ends <= cursor.mark_delete) | inside(ends, [*self._known(), *self._asked.acks])
+        is_known = (ends <= cursor.mark_delete) | inside(ends, [*self._known(), *self._changes.acks])
         units = np.sort(ends[self._are_complete(firsts, ends) & ~is_known])
         by_deliver_time = units[go_by_deliver_time(self._bundle, cursor, units, self._bundle.now.wall)]
         is_known |= np.isin(ends, by_deliver_time)
@@ -187,10 +187,10 @@ class ChunkWalk:
 
     def _known(self) -> Iterator[tuple[int, int]]:
         """Stretches acknowledged, or pending and not returned in this round."""
-        asked, now = self._asked, self._bundle.now.own
-        leaving = returning(asked, now)
-        held = [each for each in asked.cursor.ranges_between(0, DUE_BASE) if each.status in (ACKNOWLEDGED, PENDING)]
-        back = Positions(each[:2] for each in effective_returns(asked, held) if each.due_time <= now)
+        changes, now = self._changes, self._bundle.now.own
+        leaving = returning(changes, now)
+        held = [each for each in changes.cursor.ranges_between(0, DUE_BASE) if each.status in (ACKNOWLEDGED, PENDING)]
+        back = Positions(each[:2] for each in effective_returns(changes, held) if each.due_time <= now)
         for each in held:
             if each.status == ACKNOWLEDGED:
                 yield each.first, each.last

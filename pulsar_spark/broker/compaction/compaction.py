@@ -25,18 +25,18 @@ def compact(layout: Layout, topic: Topic, partitions: Collection[int], by_spark:
     :class:`NotAllowedError` while another compaction runs, or if it needs Spark and has none."""
     with compacting(topic):
         started = time.monotonic()
-        asked = plan_compaction(layout, topic, partitions)
-        if not asked.firsts and asked.view.is_made:
+        compaction = plan_compaction(layout, topic, partitions)
+        if not compaction.firsts and compaction.view.is_made:
             return False
-        if not asked.is_small and by_spark is None:
+        if not compaction.is_small and by_spark is None:
             raise NotAllowedError(
                 f"topic {str(topic.name)!r}: to compact more than {SMALL_MESSAGES} messages or {SMALL_BYTES} bytes "
                 f"takes Spark: 'pulsar-spark compact {topic.name}' starts it"
             )
-        written = (write_small if asked.is_small else by_spark)(asked)
-        facts = Facts(asked.messages - written.messages, round(1000 * (time.monotonic() - started)))
-        replace_rows(asked.view, dict.fromkeys(asked.firsts, asked.until), written.adds, facts)
-        return bool(asked.firsts)
+        written = (write_small if compaction.is_small else by_spark)(compaction)
+        facts = Facts(compaction.messages - written.messages, round(1000 * (time.monotonic() - started)))
+        replace_rows(compaction.view, dict.fromkeys(compaction.firsts, compaction.until), written.adds, facts)
+        return bool(compaction.firsts)
 
 
 def uncompacted_bytes(layout: Layout, topic: Topic) -> int:

@@ -38,53 +38,59 @@ class SparkCompaction:
         self._jobs = SideJobs(spark, "compaction", {"spark.sql.adaptive.enabled": "true"})
         self.cancel = self._jobs.cancel
 
-    def __call__(self, asked: Compaction) -> Written:
-        with self._jobs.described(f"compaction of {asked.topic.name}") as spark:
-            tasks = max(spark.sparkContext.defaultParallelism, -(-asked.size // TASK_BYTES))
+    def __call__(self, compaction: Compaction) -> Written:
+        with self._jobs.described(f"compaction of {compaction.topic.name}") as spark:
+            tasks = max(spark.sparkContext.defaultParallelism, -(-compaction.size // TASK_BYTES))
             spark.conf.set("spark.sql.shuffle.partitions", tasks)
-            return self._written(spark, asked)
+            return self._written(spark, compaction)
 
-    def _written(self, spark: SparkSession, asked: Compaction) -> Written:
-        rows = _published(spark, asked)
-        if asked.view.messages(asked.firsts):
-            view = spark.read.format("delta").option("versionAsOf", asked.view.version).load(str(asked.view.path))
-            rows = rows.union(view.filter(F.col("partition").isin(*asked.firsts)).select(*COMPACTED.schema.names))
-        places = places_that_stay(rows, retain_null_key=asked.retain_null_key).persist()
+    def _written(self, spark: SparkSession, compaction: Compaction) -> Written:
+        rows = _published(spark, compaction)
+        if compaction.view.messages(compaction.firsts):
+            view = (
+                spark.read.format("delta")
+                .option("versionAsOf", compaction.view.version)
+                .load(str(compaction.view.path))
+            )
+            rows = rows.union(view.filter(F.col("partition").isin(*compaction.firsts)).select(*COMPACTED.schema.names))
+        places = places_that_stay(rows, retain_null_key=compaction.retain_null_key).persist()
         try:
             counts = {row.partition: row["count"] for row in places.groupBy("partition").count().collect()}
-            by = ("partition", FILE) if asked.topic.partitions else (FILE,)
-            ordered = in_files(rows_at(rows, places), by, _bounds(places, _file_counts(asked, counts)))
-            with staged(ordered, asked.view.path, by, spark_writer_options()) as files:
+            by = ("partition", FILE) if compaction.topic.partitions else (FILE,)
+            ordered = in_files(rows_at(rows, places), by, _bounds(places, _file_counts(compaction, counts)))
+            with staged(ordered, compaction.view.path, by, spark_writer_options()) as files:
                 if not all(is_in_order(file.source) for file in files):  # Spark's settings may change its plans
-                    raise CorruptState(f"topic {str(asked.topic.name)!r}: Spark wrote rows out of order: compact again")
+                    raise CorruptState(
+                        f"topic {str(compaction.topic.name)!r}: Spark wrote rows out of order: compact again"
+                    )
                 named = [file._replace(name=_name_in_view(file.place)) for file in files]
-                adds = place_files(asked.view.path, named)
+                adds = place_files(compaction.view.path, named)
         finally:
             places.unpersist()
         return Written(adds, sum(counts.values()))
 
 
-def _published(spark: SparkSession, asked: Compaction) -> DataFrame:
+def _published(spark: SparkSession, compaction: Compaction) -> DataFrame:
     """The messages after the horizons, one row each, in the view's columns."""
     ranges = [
-        PositionRange(partition, first, asked.ledgers[partition].end_position - 1)
-        for partition, first in asked.firsts.items()
+        PositionRange(partition, first, compaction.ledgers[partition].end_position - 1)
+        for partition, first in compaction.firsts.items()
     ]
-    found = message_pieces(asked.ledgers, ranges)
-    messages = read_pieces(spark, asked.topic, found.pieces, MESSAGES.schema.names, version=asked.until)
+    found = message_pieces(compaction.ledgers, ranges)
+    messages = read_pieces(spark, compaction.topic, found.pieces, MESSAGES.schema.names, version=compaction.until)
     if found.has_chunks:  # chunks before the horizon are included, for messages complete after it
         first = F.lit(None)
-        for partition, position in asked.firsts.items():
+        for partition, position in compaction.firsts.items():
             first = F.when(F.col("partition") == partition, position).otherwise(first)
         messages = in_one_piece(whole_messages(messages)).filter(F.col("position") >= first)
     types = {field.name: from_arrow_type(field.type) for field in COMPACTED.schema}
     return messages.select(*(F.col(name).cast(types[name]).alias(name) for name in COMPACTED.schema.names))
 
 
-def _file_counts(asked: Compaction, counts: Mapping[int, int]) -> dict[int, int]:
+def _file_counts(compaction: Compaction, counts: Mapping[int, int]) -> dict[int, int]:
     """Files for each partition's survivors, at average message size."""
-    of_a_file = max(1, asked.messages * FILE_BYTES)
-    return {partition: max(1, -(-count * asked.size // of_a_file)) for partition, count in counts.items()}
+    of_a_file = max(1, compaction.messages * FILE_BYTES)
+    return {partition: max(1, -(-count * compaction.size // of_a_file)) for partition, count in counts.items()}
 
 
 def _bounds(places: DataFrame, files: Mapping[int, int]) -> dict[int, list[int]]:

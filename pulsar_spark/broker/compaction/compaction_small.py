@@ -15,9 +15,9 @@ from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.table_specs import CHUNK_COLUMNS, COMPACTED
 
 
-def write_small(asked: Compaction) -> Written:
+def write_small(compaction: Compaction) -> Written:
     """Write the surviving messages, without Spark."""
-    rows = pa.concat_tables([COMPACTED.schema.empty_table(), *_rows(asked)])
+    rows = pa.concat_tables([COMPACTED.schema.empty_table(), *_rows(compaction)])
     judged: dict[int, list[Keyed]] = {}
     at: dict[tuple[int, int, int], int] = {}
     for number, (partition, message) in enumerate(_judged(rows)):
@@ -26,10 +26,10 @@ def write_small(asked: Compaction) -> Written:
     stay = [
         at[partition, *place]
         for partition, messages in sorted(judged.items())
-        for place in survivors(messages, retain_null_key=asked.retain_null_key)
+        for place in survivors(messages, retain_null_key=compaction.retain_null_key)
     ]
     found = rows.take(pa.array(stay, pa.int64()))
-    adds = write_files(asked.view.path, found, bool(asked.topic.partitions)) if stay else []
+    adds = write_files(compaction.view.path, found, bool(compaction.topic.partitions)) if stay else []
     return Written(adds, len(stay))
 
 
@@ -43,12 +43,12 @@ def _judged(rows: pa.Table) -> Iterator[tuple[int, Keyed]]:
         yield partition, Keyed(position, index or 0, key, size)
 
 
-def _rows(asked: Compaction) -> Iterator[pa.Table]:
-    entries, table = EntryReader(), asked.topic.path
-    for partition, first in asked.firsts.items():
-        yield from asked.view.rows_after(partition, 0)
-        ledgers = asked.ledgers[partition]
-        chunked = _Chunked(asked, partition, first, entries) if ledgers.last_chunk_position >= first else None
+def _rows(compaction: Compaction) -> Iterator[pa.Table]:
+    entries, table = EntryReader(), compaction.topic.path
+    for partition, first in compaction.firsts.items():
+        yield from compaction.view.rows_after(partition, 0)
+        ledgers = compaction.ledgers[partition]
+        chunked = _Chunked(compaction, partition, first, entries) if ledgers.last_chunk_position >= first else None
         for run in ledgers.parts(first, ledgers.end_position - 1):
             for rows in entries.rows_of(table, run):
                 same = {"partition": partition, "ledger_id": run.ledger_id, "publish_id": run.publish_id}
@@ -59,10 +59,10 @@ def _rows(asked: Compaction) -> Iterator[pa.Table]:
 class _Chunked:
     """A partition's chunked messages that are complete after a position."""
 
-    def __init__(self, asked: Compaction, partition: int, first: int, entries: EntryReader):
-        ledgers = asked.ledgers[partition]
-        self._messages = ChunkedMessages(asked.topic.path, entries, ledgers.spans_of)
-        firsts, lasts = ChunkGroups(asked.topic.path, ledgers).units(first, ledgers.end_position - 1)
+    def __init__(self, compaction: Compaction, partition: int, first: int, entries: EntryReader):
+        ledgers = compaction.ledgers[partition]
+        self._messages = ChunkedMessages(compaction.topic.path, entries, ledgers.spans_of)
+        firsts, lasts = ChunkGroups(compaction.topic.path, ledgers).units(first, ledgers.end_position - 1)
         self._parts = self._messages.parts(dict(zip(lasts.tolist(), firsts.tolist())))
 
     def in_one_piece(self, rows: pa.Table) -> pa.Table:

@@ -170,7 +170,7 @@ class DelayIndex:
                 return found
             due = [max(each.earliest, after + 1) for each in self._pending(place)]
             is_lasting = not due
-            due += [self._asked(lambda: self.buckets.next_due(place, after))]
+            due += [self._without_lost(lambda: self.buckets.next_due(place, after))]
             due += [head.next_due(place, after) for head in self._heads(place)]
             found = min((each for each in due if each is not None), default=None)
             if is_lasting and not self._pending(place):
@@ -184,7 +184,7 @@ class DelayIndex:
             place = self.places.find(topic_id, partition)
             parts = []
             if place is not None:
-                parts = [self._asked(lambda: self.buckets.due(place, after, until))]
+                parts = [self._without_lost(lambda: self.buckets.due(place, after, until))]
                 parts += [part for head in self._heads(place) for part in head.due(place, after, until)]
                 self._check_ready(place, after, until)
         return in_order(parts)
@@ -195,7 +195,7 @@ class DelayIndex:
             place = self.places.find(topic_id, partition)
             if place is None:
                 return 0
-            counted = self._asked(lambda: self.buckets.count(place, after, until))
+            counted = self._without_lost(lambda: self.buckets.count(place, after, until))
             if until is not None:
                 self._check_ready(place, after, until)
             return counted + sum(head.count(place, after, until) for head in self._heads(place))
@@ -272,11 +272,11 @@ class DelayIndex:
             return []
         return [self.head] if self.sealing is None else [self.head, self.sealing]
 
-    def _asked(self, ask):
-        """The result of *ask* without buckets that it finds lost."""
+    def _without_lost(self, query):
+        """The result of *query* without buckets that it finds lost."""
         while True:
             try:
-                return ask()
+                return query()
             except BucketLost as lost:
                 self.lose(lost)
 

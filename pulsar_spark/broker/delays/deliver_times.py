@@ -32,9 +32,9 @@ def delayed_at(topic: TopicState, partition: int, positions: np.ndarray) -> np.n
     """Deliver times of entries at ascending *positions*; 0 if not delayed."""
     times = np.zeros(len(positions), np.int64)
     ledgers = topic.ledgers(partition)
-    asked = positions[: np.searchsorted(positions, ledgers.last_delayed_position, "right")]
-    for start, end in clusters(asked, asked):
-        here = asked[start:end]
+    delayed = positions[: np.searchsorted(positions, ledgers.last_delayed_position, "right")]
+    for start, end in clusters(delayed, delayed):
+        here = delayed[start:end]
         runs = ledgers.stretches(int(here[0]), int(here[-1]))
         found = _delayed(topic, partition, runs, here[runs.has_delayed[runs.of(here)]])
         times[start + np.searchsorted(here, found.positions)] = found.times

@@ -32,7 +32,7 @@ LEAST_LOOK, MOST_LOOK = 1 << 10, 1 << 20
 """Least and most numbers looked at in one go."""
 
 
-class AskedOfEntries(Protocol):
+class EntryChanges(Protocol):
     """What a round was asked about entries. Those that are not to be looked at again are added to ``passed``."""
 
     acks: Positions
@@ -73,13 +73,13 @@ class DueLane(OwnEntries):
 
     # Due entries
 
-    def unread(self, asked: AskedOfEntries, most: int, wall: int, *, by_time: bool) -> list[UnreadRun]:
+    def unread(self, changes: EntryChanges, most: int, wall: int, *, by_time: bool) -> list[UnreadRun]:
         """The next *most* numbers never looked at, as runs; others are noted as passed over. Neighbours of one batch
         size join, with *by_time* only if they have one deliver time."""
         found, at = [], self.read
         while most > 0 and at < self.promotion.count:
             last = min(at + int(np.clip(most, LEAST_LOOK, MOST_LOOK)), self.promotion.count) - 1
-            numbers, is_last = self.unknown(asked, at, last, wall)
+            numbers, is_last = self.unknown(changes, at, last, wall)
             numbers = numbers[:most]
             most -= len(numbers)
             found.append(numbers)
@@ -88,7 +88,7 @@ class DueLane(OwnEntries):
             at = last + 1
         return self.runs(np.concatenate([np.empty(0, np.int64), *found]), by_time=by_time)
 
-    def unknown(self, asked: AskedOfEntries, first: int, last: int, wall: int) -> tuple[np.ndarray, bool]:
+    def unknown(self, changes: EntryChanges, first: int, last: int, wall: int) -> tuple[np.ndarray, bool]:
         """Its own numbers in first..last that were never looked at, up to one whose time has not come, and whether
         there is such a one. Others are noted as passed over."""
         numbers = np.arange(first, last + 1)
@@ -96,13 +96,13 @@ class DueLane(OwnEntries):
         ripe = int(np.searchsorted(entries.times, wall, "right"))
         positions, numbers, is_last = entries.positions[:ripe], numbers[:ripe], ripe < len(entries)
         known = list((held.first, held.last) for held in self.cursor.ranges_between(virtual(first), virtual(last + 1)))
-        acked = asked.acks
+        acked = changes.acks
         is_unknown = ~inside(virtual(numbers), known) & ~inside(virtual(numbers), acked)
         is_apart = self.is_apart(positions) | inside(place_apart(positions), acked)
-        is_apart |= np.isin(place_apart(positions), [*asked.ack_sets])
+        is_apart |= np.isin(place_apart(positions), [*changes.ack_sets])
         is_own = (positions >= self.floor) & (entries.times[:ripe] > self.since) & ~is_apart
         for begin, end in ranges_of(numbers[is_unknown & ~is_own]):
-            asked.passed.add(virtual(begin), virtual(end))
+            changes.passed.add(virtual(begin), virtual(end))
         return numbers[is_unknown & is_own], is_last
 
     def runs(self, numbers: np.ndarray, *, by_time: bool, lines: np.ndarray | None = None) -> list[UnreadRun]:

@@ -22,9 +22,9 @@ from pulsar_spark.protocol.delays.delays import AXES_END, DUE_BASE, Checkpoint, 
 log = logging.getLogger(__name__)
 
 
-def begin(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
+def begin(bundle: Bundle, changes: CursorDraft, wall: int) -> None:
     """Give the cursor a due lane from its read position on; later entries that wait and have a state are kept apart."""
-    cursor = asked.cursor
+    cursor = changes.cursor
     topic = bundle.topics[cursor.topic]
     promotion = bundle.promotion(topic, cursor.key.partition)
     promotion.advance(wall)
@@ -37,11 +37,11 @@ def begin(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
         mark_delete=virtual(promotion.count) - 1,
         visible=cursor.mark_delete,
     )
-    asked.is_changed = True
+    changes.is_changed = True
     ahead = list(cursor.ranges_between(cursor.read_position, DUE_BASE))
     if ahead:
         kept = [held for held in cursor.ranges() if held.first < cursor.read_position]
-        rewrite(asked, [*kept, *_set_apart(due, ahead)])
+        rewrite(changes, [*kept, *_set_apart(due, ahead)])
 
 
 def _set_apart(due: DueLane, ahead: list[Range]) -> list[Range]:
@@ -73,12 +73,12 @@ def _with_times(
         begin = end
 
 
-def fold(asked: CursorDraft) -> None:
+def fold(changes: CursorDraft) -> None:
     """Replace the due lane by exact positions."""
-    cursor, due = asked.cursor, asked.cursor.due
-    catch_up(asked)
-    asked.acks = Positions(sorted([*asked.acks, *_named(due, asked.axis_acks)]))
-    asked.axis_acks, asked.passed = Positions(), Positions()
+    cursor, due = changes.cursor, changes.cursor.due
+    catch_up(changes)
+    changes.acks = Positions(sorted([*changes.acks, *_named(due, changes.axis_acks)]))
+    changes.axis_acks, changes.passed = Positions(), Positions()
     states = [
         _waiting_no_more(held)._replace(first=first, last=last)
         for held in cursor.ranges_between(DUE_BASE, AXES_END)
@@ -91,18 +91,18 @@ def fold(asked: CursorDraft) -> None:
     known = Positions(sorted((held.first, held.last) for held in states))
     done = [Range(first, last, ACKNOWLEDGED) for span in acknowledged for first, last in known.gaps(*span)]
     cursor.mark_delete = mark_delete
-    rewrite(asked, [*states, *done])
+    rewrite(changes, [*states, *done])
     cursor.read_position = cursor.first_unknown(cursor.mark_delete + 1)
 
 
-def stop_waiting(asked: CursorDraft) -> None:
+def stop_waiting(changes: CursorDraft) -> None:
     """Let entries go out without their deliver times. While the delay index is rebuilt, a due lane stays."""
-    cursor = asked.cursor
+    cursor = changes.cursor
     if cursor.due:
         if cursor.due.promotion.is_ready:
-            fold(asked)
+            fold(changes)
     elif any(page.replays_at is not None and page.replays[-1][0] for page in cursor.pages):
-        rewrite(asked, [_waiting_no_more(held) for held in cursor.ranges()])
+        rewrite(changes, [_waiting_no_more(held) for held in cursor.ranges()])
 
 
 def _waiting_no_more(held: Range) -> Range:
@@ -114,17 +114,17 @@ def _named(due: DueLane, places: Iterable[tuple[int, int]]) -> list[tuple[int, i
     return ranges_of(np.unique(due.real(axis)))
 
 
-def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
+def wait_again(bundle: Bundle, changes: CursorDraft, wall: int) -> None:
     """Let deliver times count from now on. Entries that came back too early wait again; rescheduled ones keep their new
     time, and pending ones wait once given back."""
-    cursor = asked.cursor
+    cursor = changes.cursor
     topic, partition = bundle.topics[cursor.topic], cursor.key.partition
     if bundle.delay_index.next_due(topic.topic.topic_id, partition, wall) is None:
         return
     last_delayed = topic.ledgers(partition).last_delayed_position
     came_back, others = [], []
     for held in cursor.ranges_between(0, AXES_END):
-        is_back = held.due_time is None if held.status == REPLAY else held.consumer_id in asked.left
+        is_back = held.due_time is None if held.status == REPLAY else held.consumer_id in changes.left
         is_back &= held.status in (REPLAY, PENDING) and held.first <= last_delayed
         (came_back if is_back else others).append(held)
     found, is_changed = [], False
@@ -138,7 +138,7 @@ def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
             found.append(part)
         is_changed |= bool(times.any())
     if is_changed:
-        rewrite(asked, [*others, *found])
+        rewrite(changes, [*others, *found])
 
 
 def mend_numbers(bundle: Bundle, draft: RoundDraft) -> None:
@@ -169,9 +169,9 @@ def mend_numbers(bundle: Bundle, draft: RoundDraft) -> None:
             promotion.shrink(checkpoint, entries)
 
 
-def _keep_what_agrees(asked: CursorDraft, checkpoint: Checkpoint, entries: int) -> None:
+def _keep_what_agrees(changes: CursorDraft, checkpoint: Checkpoint, entries: int) -> None:
     """Map a checkpoint's first numbers to the *entries* left, and drop uncertain states."""
-    cursor = asked.cursor
+    cursor = changes.cursor
     first, last = virtual(checkpoint.first), virtual(checkpoint.last)
     held = list(cursor.ranges_between(first, last + 1))
     if cursor.due.mark_delete >= last or not (held or cursor.due.mark_delete >= first):
@@ -194,22 +194,22 @@ def _keep_what_agrees(asked: CursorDraft, checkpoint: Checkpoint, entries: int) 
         for each in cursor.ranges_between(0, AXES_END)
         for begin, end in Positions([(first, last)]).gaps(each.first, each.last)
     ]
-    rewrite(asked, [*others, *kept])
+    rewrite(changes, [*others, *kept])
 
 
-def rewrite(asked: CursorDraft, ranges: list[Range]) -> None:
-    cursor = asked.cursor
-    asked.dropped_pages += cursor.clear()
+def rewrite(changes: CursorDraft, ranges: list[Range]) -> None:
+    cursor = changes.cursor
+    changes.dropped_pages += cursor.clear()
     cursor.replace(set(), spliced((), (), ranges))
-    asked.is_rewritten = asked.is_changed = True
+    changes.is_rewritten = changes.is_changed = True
 
 
-def meet(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -> None:
+def meet(bundle: Bundle, changes: CursorDraft, first: int, last: int, wall: int) -> None:
     """Begin a due lane if an unknown, unacknowledged entry in *first*..*last* waits."""
-    waiting = _waiting_unread(bundle, asked.cursor, first, last, wall)
-    known = [(held.first, held.last) for held in asked.cursor.ranges_between(first, last + 1)]
-    if not (inside(waiting, known) | inside(waiting, asked.acks)).all():
-        begin(bundle, asked, wall)
+    waiting = _waiting_unread(bundle, changes.cursor, first, last, wall)
+    known = [(held.first, held.last) for held in changes.cursor.ranges_between(first, last + 1)]
+    if not (inside(waiting, known) | inside(waiting, changes.acks)).all():
+        begin(bundle, changes, wall)
 
 
 def _waiting_unread(bundle: Bundle, cursor: Cursor, first: int, last: int, wall: int) -> np.ndarray:

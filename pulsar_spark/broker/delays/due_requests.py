@@ -21,51 +21,51 @@ ONE_BY_ONE = 1 << 22
 effect on other entries in them."""
 
 
-def map_to_axes(asked: CursorDraft) -> None:
+def map_to_axes(changes: CursorDraft) -> None:
     """Replace requests about positions by requests about places. Once a round."""
-    due = asked.cursor.due
+    due = changes.cursor.due
     if not due.promotion.is_ready:
-        _keep_apart(asked)
+        _keep_apart(changes)
         return
-    asked.returns = _returns(due, asked.returns)
-    spans = list(Positions(sorted(asked.acknowledged_whole)))
-    asked.ack_sets = {due.place(position): left for position, left in asked.ack_sets.items() if not is_empty(left)}
+    changes.returns = _returns(due, changes.returns)
+    spans = list(Positions(sorted(changes.acknowledged_whole)))
+    changes.ack_sets = {due.place(position): left for position, left in changes.ack_sets.items() if not is_empty(left)}
     apart = [(place_apart(first), place_apart(last)) for first, last in _met_too_early(due, spans)]
-    asked.acks = Positions(sorted([*spans, *_in_motion(due, spans), *apart, *asked.axis_acks]))
-    asked.axis_acks = Positions()
+    changes.acks = Positions(sorted([*spans, *_in_motion(due, spans), *apart, *changes.axis_acks]))
+    changes.axis_acks = Positions()
 
 
-def _keep_apart(asked: CursorDraft) -> None:
-    due, spans = asked.cursor.due, list(asked.acks)
+def _keep_apart(changes: CursorDraft) -> None:
+    due, spans = changes.cursor.due, list(changes.acks)
     due.is_behind = True
     apart = [(place_apart(first), place_apart(last)) for first, last in _clipped(due, spans)]
-    asked.acks = Positions(sorted([*spans, *apart, *asked.axis_acks]))
-    asked.axis_acks = Positions()
+    changes.acks = Positions(sorted([*spans, *apart, *changes.axis_acks]))
+    changes.axis_acks = Positions()
 
 
-def catch_up(asked: CursorDraft) -> None:
+def catch_up(changes: CursorDraft) -> None:
     """Acknowledge entries in motion that were acknowledged during a rebuild."""
-    due = asked.cursor.due
+    due = changes.cursor.due
     if not due.is_behind:
         return
     due.is_behind = False
-    held = asked.cursor.ranges_between(APART_BASE, AXES_END)
+    held = changes.cursor.ranges_between(APART_BASE, AXES_END)
     done = [(position_of(each.first), position_of(each.last)) for each in held if each.status == ACKNOWLEDGED]
     if done:
         motion = due.motion
         for first, last in ranges_of(np.sort(motion.numbers[inside(motion.positions, done)])):
-            asked.axis_acks.add(virtual(first), virtual(last))
+            changes.axis_acks.add(virtual(first), virtual(last))
 
 
-def acknowledge_delivered(asked: CursorDraft, of_delivery: Mapping[tuple[str, int], list[tuple[int, int]]]) -> None:
+def acknowledge_delivered(changes: CursorDraft, of_delivery: Mapping[tuple[str, int], list[tuple[int, int]]]) -> None:
     """Acknowledge the due lane's entries in these deliveries (consumer, round), at spans of positions."""
-    cursor = asked.cursor
+    cursor = changes.cursor
     for held in cursor.ranges_between(DUE_BASE, AXES_END):
         spans = of_delivery.get((held.consumer_id, held.delivery_round)) if held.consumer_id else None
         if spans:
             places = np.arange(held.first, held.last + 1)
             for first, last in ranges_of(places[inside(cursor.due.real(places), spans)]):
-                asked.acks.add(first, last)
+                changes.acks.add(first, last)
 
 
 def _returns(due: DueLane, returns: list[Return]) -> list[Return]:

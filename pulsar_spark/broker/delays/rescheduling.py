@@ -13,15 +13,15 @@ from pulsar_spark.protocol.acknowledgement.positions import Positions, ranges_of
 from pulsar_spark.protocol.delays.delays import AXES_END, place_apart, position_of
 
 
-def waiting(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -> list[int]:
+def waiting(bundle: Bundle, changes: CursorDraft, first: int, last: int, wall: int) -> list[int]:
     """Places of the entries at *first*..*last* that wait for their deliver time: apart if the due lane has not looked
     at them, else their own."""
-    cursor = asked.cursor
+    cursor = changes.cursor
     topic = bundle.topics[cursor.topic]
     if not honours_delays(bundle, cursor) or cursor.lanes:
         return []
     if cursor.due is None:
-        meet(bundle, asked, first, last, wall)
+        meet(bundle, changes, first, last, wall)
     places: list[int] = []
     if cursor.due is not None:
         for begins in range(first, min(last, topic.ledgers(cursor.key.partition).last_delayed_position) + 1, WINDOW):
@@ -29,7 +29,7 @@ def waiting(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int
             places += place_apart(found).tolist()
         places += _waiting_replays(cursor, place_apart(first), place_apart(last), wall)
     places += _waiting_replays(cursor, first, last, wall)
-    return [place for place in places if place not in asked.axis_acks and position_of(place) not in asked.acks]
+    return [place for place in places if place not in changes.axis_acks and position_of(place) not in changes.acks]
 
 
 def _waiting_replays(cursor: Cursor, first: int, last: int, wall: int) -> list[int]:
@@ -41,9 +41,9 @@ def _waiting_replays(cursor: Cursor, first: int, last: int, wall: int) -> list[i
     ]
 
 
-def reschedule(bundle: Bundle, asked: CursorDraft, places: list[int], due_time: int) -> None:
+def reschedule(bundle: Bundle, changes: CursorDraft, places: list[int], due_time: int) -> None:
     """Let the entries at *places* (see :func:`waiting`) wait until *due_time*."""
-    cursor = asked.cursor
+    cursor = changes.cursor
     moved = Positions(ranges_of(np.array(sorted(places), np.int64)))
     kept: list[Range] = []
     known: list[Range] = []
@@ -58,4 +58,4 @@ def reschedule(bundle: Bundle, asked: CursorDraft, places: list[int], due_time: 
             for place in range(first, last + 1):
                 size = bundle.batch_size(cursor, position_of(place))
                 known.append(Range(place, place, REPLAY, redelivery_count=0, due_time=due_time, batch_size=size))
-    rewrite(asked, [*kept, *known])
+    rewrite(changes, [*kept, *known])

@@ -44,19 +44,19 @@ class Affected(NamedTuple):
 
 
 def affected_ranges(
-    asked: CursorDraft, *, now: int, offered: Iterable[tuple[int, int]], unread: Iterable[tuple[int, int]]
+    changes: CursorDraft, *, now: int, offered: Iterable[tuple[int, int]], unread: Iterable[tuple[int, int]]
 ) -> Affected:
-    """What a round touches for the requests in *asked*, due times up to *now*, *offered* ranges (page, number) and
+    """What a round touches for the requests in *changes*, due times up to *now*, *offered* ranges (page, number) and
     *unread* stretches."""
-    pages = asked.cursor.pages
+    pages = changes.cursor.pages
     if not pages:
         return Affected(set(), [], [])
-    leaving, offered = returning(asked, now), list(offered)
+    leaving, offered = returning(changes, now), list(offered)
     given_back = np.flatnonzero(pages.returns_at <= now).tolist()
     if leaving:
         given_back = sorted({*given_back, *(i for i, page in enumerate(pages) if leaving & page.unacked.keys())})
-    spans = as_array(_spans(asked, unread))
-    touched = {*asked.cursor.edges, *_overlapped(pages.firsts, *spans), *given_back, *(index for index, _ in offered)}
+    spans = as_array(_spans(changes, unread))
+    touched = {*changes.cursor.edges, *_overlapped(pages.firsts, *spans), *given_back, *(index for index, _ in offered)}
     indexes = sorted(touched)
     begins = dict(zip(indexes, accumulate((len(pages[index].held) for index in indexes), initial=0)))
     ranges = _ranges_of([pages[index] for index in indexes])
@@ -76,10 +76,10 @@ def _ranges_of(pages: list[Page]) -> Sequence[Range]:
     return list(chain.from_iterable(page.ranges for page in pages))
 
 
-def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[Return]:
+def effective_returns(changes: CursorDraft, planned: Iterable[Range]) -> list[Return]:
     """What consumers give back of their own entries, disjoint; the last request for an entry counts (4.16, 4.21)."""
     requests: dict[str, list[Return]] = defaultdict(list)
-    for each in asked.returns:
+    for each in changes.returns:
         requests[each.consumer_id].append(each)
     held: dict[str, list[Range]] = defaultdict(list)
     for each in planned if requests else ():
@@ -137,7 +137,7 @@ def replaying_pages(cursor: Cursor, wall: int) -> Iterator[tuple[int, Page]]:
     return ((index, cursor.pages[index]) for index in np.flatnonzero(cursor.pages.replays_at <= until).tolist())
 
 
-def offered_ranges(asked: CursorDraft, wall: int, permits: int) -> Iterator[tuple[int, int]]:
+def offered_ranges(changes: CursorDraft, wall: int, permits: int) -> Iterator[tuple[int, int]]:
     """(page, range) of entries to deliver again, until permits are used up; ranges count as a whole, and entries that
     this round acknowledges take none.
 
@@ -151,9 +151,9 @@ def offered_ranges(asked: CursorDraft, wall: int, permits: int) -> Iterator[tupl
         ripe = takewhile(lambda replay: replay[0] <= wall, due)
         return ((time, first, index, page.number_of(first)) for time, first in ripe)
 
-    cursor, found = asked.cursor, 0
+    cursor, found = changes.cursor, 0
     pages = list(replaying_pages(cursor, wall))
-    gone = Positions(sorted(asked.acknowledged_whole) if pages else ())
+    gone = Positions(sorted(changes.acknowledged_whole) if pages else ())
     for _, _, index, number in merge(*(in_order(index, page) for index, page in pages)):
         if found >= permits:
             return
@@ -166,11 +166,11 @@ def is_due(held: Range, now: int) -> bool:
     return held.due_time is not None and held.due_time <= now
 
 
-def _spans(asked: CursorDraft, unread: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    yield from asked.acks
-    yield from asked.passed
-    yield from ((position, position) for position in asked.ack_sets)
-    yield from ((each.first, each.last) for each in asked.returns)
+def _spans(changes: CursorDraft, unread: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    yield from changes.acks
+    yield from changes.passed
+    yield from ((position, position) for position in changes.ack_sets)
+    yield from ((each.first, each.last) for each in changes.returns)
     yield from unread
 
 
@@ -193,10 +193,10 @@ def _is_hit(ranges: Sequence[Range], firsts: np.ndarray, lasts: np.ndarray) -> n
     return np.cumsum(begun[:-1]) > 0
 
 
-def returning(asked: CursorDraft, now: int) -> set[str]:
+def returning(changes: CursorDraft, now: int) -> set[str]:
     """Consumers whose entries all come back: they left or asked for it, or anything is given back on Exclusive and
     Failover (2.12)."""
-    cursor, found = asked.cursor, asked.left | asked.redelivered
-    if cursor.is_single_active and (asked.returns or asked.redelivered or (cursor.pages.returns_at <= now).any()):
+    cursor, found = changes.cursor, changes.left | changes.redelivered
+    if cursor.is_single_active and (changes.returns or changes.redelivered or (cursor.pages.returns_at <= now).any()):
         found = found | cursor.unacked.keys()
     return found

@@ -64,9 +64,9 @@ class _Gathering:
             del cursor.recently_joined[consumer_id]
             self.draft.of(cursor).changed_consumers.add(consumer_id)
         if cursor.lanes and not (self._stays_by_lane(cursor) and self._may_be_by_lane(cursor)):
-            asked = self.draft.of(cursor)
-            asked.dropped_pages += cursor.keep_exact()
-            asked.is_rewritten = asked.is_changed = True
+            changes = self.draft.of(cursor)
+            changes.dropped_pages += cursor.keep_exact()
+            changes.is_rewritten = changes.is_changed = True
         takers = takers_of(cursor, self.draft.now)
         if _is_ready(cursor):
             self._look_at_due_lane(cursor, takers)
@@ -85,69 +85,69 @@ class _Gathering:
         if cursor.due and takers:
             cursor.due.promotion.advance(self.draft.wall)
 
-    def _add(self, asked: CursorDraft, takers: list[Consumer]) -> None:
-        cursor = asked.cursor
+    def _add(self, changes: CursorDraft, takers: list[Consumer]) -> None:
+        cursor = changes.cursor
         if cursor.lanes:
-            self._add_by_lane(asked, takers)
+            self._add_by_lane(changes, takers)
             return
         if cursor.due:
-            map_to_axes(asked)
-        _find_delivered(asked)
-        _find_tails(asked, self.draft.now)
+            map_to_axes(changes)
+        _find_delivered(changes)
+        _find_tails(changes, self.draft.now)
         if cursor.is_key_shared and _is_ready(cursor):
-            self._add_keyed(asked, takers)
+            self._add_keyed(changes, takers)
             return
         permits = sum(consumer.permits for consumer in takers)
-        most = min(permits, MAX_ROUND_ENTRIES) if self.draft.reads(asked) else 0
-        unread = unread_runs(self.bundle, asked, most, self.draft.wall)
+        most = min(permits, MAX_ROUND_ENTRIES) if self.draft.reads(changes) else 0
+        unread = unread_runs(self.bundle, changes, most, self.draft.wall)
         spans = [(unread[0].first, unread[-1].last)] if unread else []
-        came_due = self._came_due(asked, permits)
+        came_due = self._came_due(changes, permits)
         spans += [(run.first, run.last) for run in came_due]
         affected = affected_ranges(
-            asked, now=self._now(cursor), offered=offered_ranges(asked, self.draft.wall, permits), unread=spans
+            changes, now=self._now(cursor), offered=offered_ranges(changes, self.draft.wall, permits), unread=spans
         )
         planned = affected.planned
         elsewhere = _unacked_elsewhere(cursor.unacked, planned)
-        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position)
+        number = self._begin(changes, takers, affected, elsewhere, cursor.read_position)
         self.rows.extend("range", number, planned)
-        self._add_requests(number, asked, planned)
+        self._add_requests(number, changes, planned)
         self.rows.extend("unread", number, [*unread, *came_due])
 
-    def _came_due(self, asked: CursorDraft, permits: int) -> list[UnreadRun]:
+    def _came_due(self, changes: CursorDraft, permits: int) -> list[UnreadRun]:
         """Due entries never looked at, within permits."""
-        cursor, wall = asked.cursor, self.draft.wall
+        cursor, wall = changes.cursor, self.draft.wall
         if cursor.due is None:
             return []
         others = any(page.replays_at is not None and page.replays[-1][0] > 0 for page in cursor.pages)
-        return cursor.due.unread(asked, permits, wall, by_time=others)
+        return cursor.due.unread(changes, permits, wall, by_time=others)
 
-    def _add_keyed(self, asked: CursorDraft, takers: list[Consumer]) -> None:
+    def _add_keyed(self, changes: CursorDraft, takers: list[Consumer]) -> None:
         """Add a Key_Shared cursor, by lane if it has too many ranges."""
-        cursor = asked.cursor
+        cursor = changes.cursor
         may_be_by_lane = self._may_be_by_lane(cursor)
         # This many show that there are too many.
         most = LANES_FROM + 1 if may_be_by_lane else MOST_RUNS
-        by_key = KeyedByPage(self.bundle, self.draft, asked, takers, most)
+        by_key = KeyedByPage(self.bundle, self.draft, changes, takers, most)
         unread = by_key.unread()
         offered = by_key.replays()
         ranges = len(unread) + sum(len(page.held) for page in cursor.pages)
         if may_be_by_lane and (by_key.is_full or ranges > LANES_FROM or _are_many(unread)):
             topic = self.bundle.topics[cursor.topic]
-            asked.dropped_pages += cursor.keep_by_lane(topic.hashes(cursor.key.partition))
-            self._add_by_lane(asked, takers)
+            changes.dropped_pages += cursor.keep_by_lane(topic.hashes(cursor.key.partition))
+            self._add_by_lane(changes, takers)
             return
         if not offered and (not unread or cursor.is_blocked):
             note_nothing_found(self.bundle, cursor, takers, self.draft.wall)
         affected = affected_ranges(
-            asked, now=self.draft.now, offered=offered, unread=[(run.first, run.last) for run in unread]
+            changes, now=self.draft.now, offered=offered, unread=[(run.first, run.last) for run in unread]
         )
         affected, places = by_key.cut(affected)
         elsewhere = _unacked_elsewhere(cursor.unacked, affected.planned)
-        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position)
+        number = self._begin(changes, takers, affected, elsewhere, cursor.read_position)
         self.rows.extend(
             "range", number, [(*held[: len(STATE)], *place) for held, place in zip(affected.planned, places)]
         )
-        self._add_requests(number, asked, affected.planned, by_key)
+        self._add_requests(number, changes, affected.planned, by_key)
         self.rows.extend("unread", number, unread)
 
     def _stays_by_lane(self, cursor: Cursor) -> bool:
@@ -165,10 +165,10 @@ class _Gathering:
         last_special = max(ledgers.last_delayed_position, ledgers.last_chunk_position)
         return cursor.due is None and last_special < cursor.read_position
 
-    def _add_by_lane(self, asked: CursorDraft, takers: list[Consumer]) -> None:
+    def _add_by_lane(self, changes: CursorDraft, takers: list[Consumer]) -> None:
         """Add a cursor kept by lane; its rows count places."""
-        cursor = asked.cursor
-        given = self.bundle, self.draft, asked, takers, cursor.lanes
+        cursor = changes.cursor
+        given = self.bundle, self.draft, changes, takers, cursor.lanes
         by_lane: KeyedByRange | KeyedByLane = KeyedByRange(*given)
         work = by_lane.plan()
         if work is None:
@@ -177,7 +177,7 @@ class _Gathering:
         if cursor.is_key_shared and (by_lane.found_nothing or cursor.is_blocked):
             note_nothing_found(self.bundle, cursor, takers, self.draft.wall)
         elsewhere = _unacked_elsewhere(by_lane.unacked, work.planned)
-        number = self._begin(asked, takers, work, elsewhere, by_lane.first_new)
+        number = self._begin(changes, takers, work, elsewhere, by_lane.first_new)
         self.rows.extend("range", number, [(*held[: len(STATE)], *place) for held, *place in by_lane.known])
         self.rows.extend("ack", number, by_lane.acks())
         self.rows.extend("ack_set", number, list(by_lane.ack_sets()))
@@ -188,7 +188,7 @@ class _Gathering:
 
     def _begin(
         self,
-        asked: CursorDraft,
+        changes: CursorDraft,
         takers: list[Consumer],
         affected: Affected | LaneWork | RangeWork,
         elsewhere: Counter,
@@ -197,9 +197,9 @@ class _Gathering:
         """Add a cursor and its consumers; returns its number. Entries before *read_position* are not new."""
         planned, number = affected.planned, len(self.cursors)
         permits = sum(consumer.permits for consumer in takers)
-        self._add_limits(number, asked, permits, elsewhere, read_position)
-        self._add_turns(number, asked, takers, planned, elsewhere)
-        self.cursors.append(asked)
+        self._add_limits(number, changes, permits, elsewhere, read_position)
+        self._add_turns(number, changes, takers, planned, elsewhere)
+        self.cursors.append(changes)
         self.affected.append(affected)
         return number
 
@@ -211,9 +211,9 @@ class _Gathering:
         return self.bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0
 
     def _add_limits(
-        self, number: int, asked: CursorDraft, permits: int, elsewhere: Counter, read_position: int
+        self, number: int, changes: CursorDraft, permits: int, elsewhere: Counter, read_position: int
     ) -> None:
-        cursor = asked.cursor
+        cursor = changes.cursor
         self.rows.add(
             "cursor",
             number,
@@ -225,8 +225,8 @@ class _Gathering:
             is_blocked=cursor.is_blocked,
             permits=permits,
             max_redeliver_count=cursor.max_redeliver_count,
-            left=sorted(asked.left),
-            redelivered=sorted(asked.redelivered),
+            left=sorted(changes.left),
+            redelivered=sorted(changes.redelivered),
             read_position=read_position,
             round=self.draft.number,
             now=self._now(cursor),
@@ -234,17 +234,19 @@ class _Gathering:
             due_read=cursor.due and virtual(cursor.due.read),
         )
 
-    def _add_requests(self, number: int, asked: CursorDraft, planned: list[Range], by_key: Keyed | None = None) -> None:
-        cursor, passed = asked.cursor, asked.cursor.mark_delete
-        acks = [(max(first, passed + 1), last) for first, last in asked.acks if last > passed]
-        self.rows.extend("ack", number, [*acks, *asked.passed])
-        ack_sets = [(position, position, left) for position, left in asked.ack_sets.items() if position > passed]
+    def _add_requests(
+        self, number: int, changes: CursorDraft, planned: list[Range], by_key: Keyed | None = None
+    ) -> None:
+        cursor, passed = changes.cursor, changes.cursor.mark_delete
+        acks = [(max(first, passed + 1), last) for first, last in changes.acks if last > passed]
+        self.rows.extend("ack", number, [*acks, *changes.passed])
+        ack_sets = [(position, position, left) for position, left in changes.ack_sets.items() if position > passed]
         self.rows.extend("ack_set", number, ack_sets)
         never_delivered = sorted(position for position, _, _ in ack_sets if cursor.find(position) is None)
         places = by_key.places(never_delivered) if by_key else [()] * len(never_delivered)
         for position, place in zip(never_delivered, places):
             self._add_never_delivered(number, cursor, position_of(position), position, place)
-        self.rows.extend("return", number, effective_returns(asked, planned))
+        self.rows.extend("return", number, effective_returns(changes, planned))
 
     def _add_never_delivered(self, number: int, cursor: Cursor, position: int, place: int, line: Sequence) -> None:
         """Add the entry at *position*, acknowledged in part, at *place* and in *line*, if any. A past deliver time
@@ -255,13 +257,13 @@ class _Gathering:
         self.rows.extend("unread", number, [(place, place, size, due, *line)])
 
     def _add_turns(
-        self, number: int, asked: CursorDraft, takers: list[Consumer], planned: list[Range], elsewhere: Counter
+        self, number: int, changes: CursorDraft, takers: list[Consumer], planned: list[Range], elsewhere: Counter
     ) -> None:
         """Add consumers in turn, then those that get nothing. One that asks for its messages again is unblocked
         (4.4)."""
-        cursor, now = asked.cursor, self.draft.now
-        asks = asked.redelivered | {each.consumer_id for each in asked.returns if each.due_time <= now}
-        asks |= {consumer_id for consumer_id, _, _ in asked.tails}
+        cursor, now = changes.cursor, self.draft.now
+        asks = changes.redelivered | {each.consumer_id for each in changes.returns if each.due_time <= now}
+        asks |= {consumer_id for consumer_id, _, _ in changes.tails}
         asks |= {held.consumer_id for held in planned if held.status == PENDING and is_due(held, now)}
         in_line = {consumer.consumer_id for consumer in takers}
         others = [(each, 0, None) for each in cursor.consumers.values() if each.consumer_id not in in_line]
@@ -297,31 +299,31 @@ def _is_ready(cursor: Cursor) -> bool:
     return cursor.due is None or cursor.due.promotion.is_ready
 
 
-def _find_delivered(asked: CursorDraft) -> None:
-    if not asked.delivered_acks:
+def _find_delivered(changes: CursorDraft) -> None:
+    if not changes.delivered_acks:
         return
     of_delivery = defaultdict(list)
-    for first, last, consumer_id, round_number in asked.delivered_acks:
+    for first, last, consumer_id, round_number in changes.delivered_acks:
         of_delivery[consumer_id, round_number].append((first, last))
-    if asked.cursor.due:
-        acknowledge_delivered(asked, of_delivery)
-    for held in asked.cursor.ranges():
+    if changes.cursor.due:
+        acknowledge_delivered(changes, of_delivery)
+    for held in changes.cursor.ranges():
         if held.status == PENDING:
             for first, last in of_delivery.get((held.consumer_id, held.delivery_round), ()):
-                asked.acks.add(max(first, held.first), min(last, held.last))
-    asked.delivered_acks = []
+                changes.acks.add(max(first, held.first), min(last, held.last))
+    changes.delivered_acks = []
 
 
-def _find_tails(asked: CursorDraft, now: int) -> None:
-    for consumer_id, round_number, first in asked.tails:
-        for page in asked.cursor.pages:
+def _find_tails(changes: CursorDraft, now: int) -> None:
+    for consumer_id, round_number, first in changes.tails:
+        for page in changes.cursor.pages:
             for held in page.held if consumer_id in page.unacked else ():
                 if held.status != PENDING or held.consumer_id != consumer_id or held.delivery_round < round_number:
                     continue
                 begin = max(held.first, first) if held.delivery_round == round_number else held.first
                 if begin <= held.last:
-                    asked.returns.append(Return(begin, held.last, consumer_id, now, is_unseen=True))
-    asked.tails = []
+                    changes.returns.append(Return(begin, held.last, consumer_id, now, is_unseen=True))
+    changes.tails = []
 
 
 def _unacked_elsewhere(unacked: Counter, planned: list[Range]) -> Counter:

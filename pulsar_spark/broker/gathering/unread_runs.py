@@ -31,20 +31,20 @@ MOST_LOOKED_AT = 1 << 21
 """Most positions looked at in a round if all are passed over."""
 
 
-def unread_runs(bundle: Bundle, asked: CursorDraft, most: int, wall: int) -> list[UnreadRun]:
+def unread_runs(bundle: Bundle, changes: CursorDraft, most: int, wall: int) -> list[UnreadRun]:
     """Runs with the next *most* new entries, and acknowledged ones in between; equal neighbours are joined."""
-    cursor = asked.cursor
+    cursor = changes.cursor
     topic = bundle.topics.get(cursor.topic)
     cursor.advance_read_position()
     if topic is None or most <= 0:
         return []
     first = cursor.read_position
     if cursor.chunked:
-        ChunkWalk(bundle, asked).pass_by(first - 1)
+        ChunkWalk(bundle, changes).pass_by(first - 1)
     if first <= last_passed(bundle, cursor):
-        last = _pass_over(bundle, asked, topic, most, wall)
+        last = _pass_over(bundle, changes, topic, most, wall)
     else:
-        last = _last_of(topic, asked, first, most)
+        last = _last_of(topic, changes, first, most)
     if last < first:
         return []
     unread = delayed_unread(bundle, cursor, first, last, wall)
@@ -58,71 +58,71 @@ def last_passed(bundle: Bundle, cursor: Cursor) -> int:
     return max(last_delayed, ledgers.last_chunk_position)
 
 
-def pass_over(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: int) -> np.ndarray:
+def pass_over(bundle: Bundle, changes: CursorDraft, positions: np.ndarray, wall: int) -> np.ndarray:
     """Which entries without a state, at ascending *positions*, the main lane passes over."""
     are_parts = np.zeros(len(positions), bool)
-    if asked.cursor.chunked:
-        are_parts = asked.cursor.chunked.groups.are_parts(positions)
-    if not honours_delays(bundle, asked.cursor):
+    if changes.cursor.chunked:
+        are_parts = changes.cursor.chunked.groups.are_parts(positions)
+    if not honours_delays(bundle, changes.cursor):
         return are_parts
-    return are_parts | _are_own(bundle, asked, positions, wall)
+    return are_parts | _are_own(bundle, changes, positions, wall)
 
 
-def _are_own(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: int) -> np.ndarray:
+def _are_own(bundle: Bundle, changes: CursorDraft, positions: np.ndarray, wall: int) -> np.ndarray:
     """Which are of the due lane; it begins here with the first delayed entry."""
-    cursor = asked.cursor
+    cursor = changes.cursor
     topic = bundle.topics[cursor.topic]
     times = delayed_at(topic, cursor.key.partition, positions)
     if cursor.due is None and times.any():
-        partly = [position for position, left in asked.ack_sets.items() if not is_empty(left)]
-        begin(bundle, asked, wall)
-        map_to_axes(asked)
+        partly = [position for position, left in changes.ack_sets.items() if not is_empty(left)]
+        begin(bundle, changes, wall)
+        map_to_axes(changes)
         # The rest of these is kept apart: *positions* left them out as known.
         note_passed(
-            asked, np.array(sorted(position for position in partly if position not in asked.ack_sets), np.int64)
+            changes, np.array(sorted(position for position in partly if position not in changes.ack_sets), np.int64)
         )
     return np.zeros(len(positions), bool) if cursor.due is None else cursor.due.is_own(positions, times)
 
 
-def note_passed(asked: CursorDraft, positions: np.ndarray) -> None:
+def note_passed(changes: CursorDraft, positions: np.ndarray) -> None:
     """Note ascending positions that the main lane passes over."""
     for first, last in ranges_of(positions):
-        asked.passed.add(first, last)
+        changes.passed.add(first, last)
 
 
-def unknown_between(asked: CursorDraft, first: int, last: int) -> np.ndarray:
+def unknown_between(changes: CursorDraft, first: int, last: int) -> np.ndarray:
     """Positions in first..last without a range or an acknowledgement."""
-    changes = np.zeros(last - first + 2, np.int64)
-    cursor = asked.cursor
+    steps = np.zeros(last - first + 2, np.int64)
+    cursor = changes.cursor
     pages = cursor.pages[max(cursor.page_index(first), 0) :]
     spans = [page.spans for page in pages if page.first <= last]
-    spans += [as_array(asked.acks), as_array(asked.passed)]
-    spans.append(as_array((position, position) for position in asked.ack_sets))
+    spans += [as_array(changes.acks), as_array(changes.passed)]
+    spans.append(as_array((position, position) for position in changes.ack_sets))
     for firsts, lasts in spans:
         is_in = (firsts <= last) & (lasts >= first)
-        np.add.at(changes, np.maximum(firsts[is_in], first) - first, 1)
-        np.add.at(changes, np.minimum(lasts[is_in], last) - first + 1, -1)
-    return first + np.flatnonzero(np.cumsum(changes[:-1]) == 0)
+        np.add.at(steps, np.maximum(firsts[is_in], first) - first, 1)
+        np.add.at(steps, np.minimum(lasts[is_in], last) - first + 1, -1)
+    return first + np.flatnonzero(np.cumsum(steps[:-1]) == 0)
 
 
-def _last_of(topic: TopicState, asked: CursorDraft, first: int, most: int) -> int:
+def _last_of(topic: TopicState, changes: CursorDraft, first: int, most: int) -> int:
     """Where the last of the next *most* entries without a state is."""
-    cursor = asked.cursor
+    cursor = changes.cursor
     ahead = [(held.first, held.last) for page in cursor.pages[max(cursor.page_index(first), 0) :] for held in page.held]
-    ahead += [*asked.acks, *((position, position) for position in asked.ack_sets)]
+    ahead += [*changes.acks, *((position, position) for position in changes.ack_sets)]
     return skip_unacked(first - 1, topic.end_position(cursor.key.partition), sorted(ahead), most)
 
 
-def _pass_over(bundle: Bundle, asked: CursorDraft, topic: TopicState, most: int, wall: int) -> int:
+def _pass_over(bundle: Bundle, changes: CursorDraft, topic: TopicState, most: int, wall: int) -> int:
     """Where the last of *most* new entries is; passed ones do not count, and are noted."""
-    cursor, (width, widest) = asked.cursor, WINDOW_ENTRIES
+    cursor, (width, widest) = changes.cursor, WINDOW_ENTRIES
     first = at = cursor.read_position
     end, last_to_look, runs = topic.end_position(cursor.key.partition), last_passed(bundle, cursor), 0
-    walk = ChunkWalk(bundle, asked) if cursor.chunked else None
+    walk = ChunkWalk(bundle, changes) if cursor.chunked else None
     while at <= last_to_look and at - first < MOST_LOOKED_AT:
         last = min(at + max(width, min(most, widest)), end) - 1
-        unknown = unknown_between(asked, at, last)
-        is_own = pass_over(bundle, asked, unknown, wall)
+        unknown = unknown_between(changes, at, last)
+        is_own = pass_over(bundle, changes, unknown, wall)
         is_offered = ~(is_own | np.isin(unknown, walk.evicted(last))) if walk else ~is_own
         others, begun = np.flatnonzero(is_offered), np.flatnonzero(np.diff(is_offered, prepend=False) & is_offered)
         stops = [int(others[most - 1]) + 1] if len(others) >= most else []
@@ -131,11 +131,11 @@ def _pass_over(bundle: Bundle, asked: CursorDraft, topic: TopicState, most: int,
             stop = min(stops)
             last = int(unknown[stop - 1]) if stop else at - 1
             unknown, is_own = unknown[:stop], is_own[:stop]
-        note_passed(asked, unknown[is_own])
+        note_passed(changes, unknown[is_own])
         if walk:
             walk.pass_by(last)
         if stops:
             return last
         most, runs = most - len(others), runs + len(begun)
         at, width = last + 1, min(4 * width, widest)
-    return at - 1 if at <= last_to_look or at >= end else _last_of(topic, asked, at, most)
+    return at - 1 if at <= last_to_look or at >= end else _last_of(topic, changes, at, most)

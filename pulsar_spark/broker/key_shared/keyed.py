@@ -56,12 +56,12 @@ class Keyed(ABC):
     """The most that one round delivers, in what :meth:`_counts` counts."""
 
     def __init__(
-        self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], selector: Selector
+        self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer], selector: Selector
     ):
-        self._bundle, self._draft, self._asked, self._cursor = bundle, draft, asked, asked.cursor
+        self._bundle, self._draft, self._changes, self._cursor = bundle, draft, changes, changes.cursor
         self._selector, self._owners = selector, owners_of(selector)
         self._hashes = _hashes_of(bundle, self._cursor)
-        permits = permits_of(draft, asked, takers)
+        permits = permits_of(draft, changes, takers)
         self._permits = {self._owners.number(consumer_id): count for consumer_id, count in permits.items()}
         self._permits.pop(NOBODY, None)
         self._waits = self._what_waits()
@@ -106,7 +106,7 @@ class Keyed(ABC):
         """Ascending positions of new entries to give to consumers, and their owners' numbers."""
         cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
         cursor.advance_read_position()
-        if topic is None or not self._draft.reads(self._asked):
+        if topic is None or not self._draft.reads(self._changes):
             return NO_POSITIONS, NO_POSITIONS
         end = topic.end_position(cursor.key.partition)
         return self._taken(cursor.read_position, end, self._unknown, self._look_ahead())
@@ -173,7 +173,7 @@ class Keyed(ABC):
         return self._hashes.at(positions) if due is None else due.hashes_at(positions, self._hashes)
 
     def _is_acknowledged(self, positions: np.ndarray) -> np.ndarray:
-        return inside(positions, self._asked.acknowledged_whole)
+        return inside(positions, self._changes.acknowledged_whole)
 
     def _within_permits(
         self, owners: np.ndarray, may_go: np.ndarray, permits: dict[int, int] | None = None
@@ -203,9 +203,9 @@ class Keyed(ABC):
         )
 
 
-def permits_of(draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer]) -> dict[str, int]:
+def permits_of(draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer]) -> dict[str, int]:
     """Permits of each consumer that may receive, or may be unblocked by this round."""
-    may_let_go = draft.may_let_go(asked)
+    may_let_go = draft.may_let_go(changes)
     return {taker.consumer_id: taker.permits for taker in takers if may_let_go or not taker.is_blocked}
 
 

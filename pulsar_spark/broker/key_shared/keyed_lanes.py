@@ -49,39 +49,41 @@ class KeyedByLane(Keyed):
     _most = MAX_ROUND_ENTRIES
 
     def __init__(
-        self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], form: LaneForm
+        self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer], form: LaneForm
     ):
         self._form = form
-        skipped = next((last + 1 for first, last in asked.acks if first <= form.base <= last), form.base)
+        skipped = next((last + 1 for first, last in changes.acks if first <= form.base <= last), form.base)
         if skipped <= form.end:
             skipped = form.base
         self._base = skipped
         """All before it is acknowledged: but for what was before, only where this round acknowledges all there is."""
-        end = max([*(last for _, last in asked.acks), *asked.ack_sets], default=-1) + 1
+        end = max([*(last for _, last in changes.acks), *changes.ack_sets], default=-1) + 1
         self._codes = _padded(form.codes[skipped - form.base :], end - skipped, UNREAD)
         """Entries of which anything is known or asked."""
         states = form.states
         self._is_pending, self._is_replay = states.are(PENDING), states.are(REPLAY)
         self._holders, self._dues, self._rounds = states.consumers(), states.due(), states.rounds()
         # Without consumers, nobody owns anything.
-        super().__init__(bundle, draft, asked, takers, asked.cursor.selector or Sticky(axis=form.parts.axis or SLOTS))
+        super().__init__(
+            bundle, draft, changes, takers, changes.cursor.selector or Sticky(axis=form.parts.axis or SLOTS)
+        )
 
     def plan(self) -> LaneWork:
         """Work out the rows to plan, for :meth:`requests` and :attr:`new`."""
-        asked, now = self._asked, self._draft.now
+        changes, now = self._changes, self._draft.now
         offered, beyond = self._offered_again()
         positions, owners = self._new_entries()
         self.found_nothing = not len(offered) and not len(positions)
         self._extend(int(positions[-1]) + 1 - self._base if len(positions) else 0)
         codes, wanted = self._codes, self._wanted
         parts = self._form.parts.of_entries(self._base, len(codes), self._selector)
-        is_asked = wanted.acked | (wanted.back != NEVER)
-        is_asked[[position - self._base for position in self._left_of_batches()]] = True
-        is_asked[offered - self._base] = True
-        returns = np.isin(self._holders, [*asked.left, *asked.redelivered]) | (self._dues <= now)
+        is_named = wanted.acked | (wanted.back != NEVER)
+        is_named[[position - self._base for position in self._left_of_batches()]] = True
+        is_named[offered - self._base] = True
+        returns = np.isin(self._holders, [*changes.left, *changes.redelivered]) | (self._dues <= now)
         is_out = self._is_pending | self._is_replay
-        planned = is_out[codes] & (is_asked | (self._is_pending & returns)[codes])
-        self._at = known = self._in_order(np.flatnonzero(is_asked | planned), parts, returns, beyond)
+        planned = is_out[codes] & (is_named | (self._is_pending & returns)[codes])
+        self._at = known = self._in_order(np.flatnonzero(is_named | planned), parts, returns, beyond)
         self._place[known] = np.arange(len(known))
         new = by_number(owners)
         self.new = self._new_rows(positions, new, owners)
@@ -129,7 +131,7 @@ class KeyedByLane(Keyed):
         """Place (twice) and open bits of batches acknowledged in part."""
         for position in self._left_of_batches():
             place = int(self._place[position - self._base])
-            yield place, place, self._asked.ack_sets[position]
+            yield place, place, self._changes.ack_sets[position]
 
     def never_delivered(self) -> Iterator[tuple[int, int]]:
         """Position and place of undelivered entries acknowledged in part."""
@@ -155,7 +157,7 @@ class KeyedByLane(Keyed):
         ]
 
     def _left_of_batches(self) -> list[int]:
-        return sorted(position for position in self._asked.ack_sets if position >= self._base)
+        return sorted(position for position in self._changes.ack_sets if position >= self._base)
 
     def _extend(self, entries: int) -> None:
         """Cover at least *entries* entries; added ones are unread."""
@@ -171,23 +173,23 @@ class KeyedByLane(Keyed):
     @cached_property
     def _wanted(self) -> _Wanted:
         """The requests by entry; the last one counts (4.16, 4.21)."""
-        codes, asked = self._codes, self._asked
+        codes, changes = self._codes, self._changes
         acked, back, unseen = np.zeros(len(codes), bool), np.full(len(codes), NEVER), np.zeros(len(codes), bool)
         for position in self._left_of_batches():
-            if position < self._base + len(codes) and ack_set.is_empty(asked.ack_sets[position]):
+            if position < self._base + len(codes) and ack_set.is_empty(changes.ack_sets[position]):
                 acked[position - self._base] = True
-        acked[self._places(asked.acks)[0]] = True
-        for first, last, consumer_id, round_number in asked.delivered_acks:
+        acked[self._places(changes.acks)[0]] = True
+        for first, last, consumer_id, round_number in changes.delivered_acks:
             of_delivery = self._is_pending & (self._holders == consumer_id) & (self._rounds == round_number)
             acked[self._slice(first, last)] |= of_delivery[codes[self._slice(first, last)]]
-        for consumer_id, round_number, first in asked.tails:
+        for consumer_id, round_number, first in changes.tails:
             are_its = self._is_pending & (self._holders == consumer_id)
             is_back = (are_its & (self._rounds > round_number))[codes]
             at = max(first - self._base, 0)
             is_back[at:] |= (are_its & (self._rounds == round_number))[codes[at:]]
             back[is_back], unseen[is_back] = self._draft.now, True
         by_consumer: dict[str, list[Return]] = {}
-        for each in asked.returns:
+        for each in changes.returns:
             by_consumer.setdefault(each.consumer_id, []).append(each)
         for consumer_id, returns in by_consumer.items():
             places, numbers = self._places((each.first, each.last) for each in returns)
@@ -264,15 +266,15 @@ class KeyedByLane(Keyed):
         return positions[takes], beyond
 
     def _out(self) -> Out:
-        asked, now = self._asked, self._draft.now
-        if not (asked.returns or asked.tails) and self._form.is_with_owners(self._selector):
+        changes, now = self._changes, self._draft.now
+        if not (changes.returns or changes.tails) and self._form.is_with_owners(self._selector):
             return Out(NO_HASHES, NO_POSITIONS, np.empty(0, bool))
         codes, hashes = self._codes, self._hash_of()
         acked, back, _ = self._wanted
         numbers = np.array([self._owners.number(consumer_id) for consumer_id in self._holders], np.int64)
         elsewhere = numbers[codes] != self._owners.of(hashes)
         dues = np.where(back == NEVER, self._dues[codes], back)
-        is_gone = np.isin(self._holders, [*asked.left, *asked.redelivered])[codes] | acked | (dues <= now)
+        is_gone = np.isin(self._holders, [*changes.left, *changes.redelivered])[codes] | acked | (dues <= now)
         places = np.flatnonzero(self._is_pending[codes] & ~is_gone & (elsewhere | (dues != NEVER)))
         return Out(hashes[places], self._base + places, elsewhere[places])
 
@@ -285,9 +287,9 @@ class KeyedByLane(Keyed):
         else:
             unknown[:-at] = False
             unknown[-at:known] = self._codes[: len(unknown) + at] == UNREAD
-        for begin, end in self._asked.acks:
+        for begin, end in self._changes.acks:
             unknown[max(begin - first, 0) : max(end + 1 - first, 0)] = False
-        for position in self._asked.ack_sets:
+        for position in self._changes.ack_sets:
             if first <= position <= last:
                 unknown[position - first] = False
         return first + np.flatnonzero(unknown)

@@ -31,13 +31,13 @@ class KeyedByPage(Keyed):
     entries."""
 
     def __init__(
-        self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], most: int = MOST_RUNS
+        self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer], most: int = MOST_RUNS
     ):
-        super().__init__(bundle, draft, asked, takers, asked.cursor.selector)
+        super().__init__(bundle, draft, changes, takers, changes.cursor.selector)
         self._most = most
         self._met: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         """Of the windows looked at for new entries: the positions, which are passed over, and which may be read."""
-        self._walk = ChunkWalk(bundle, asked) if self._cursor.chunked else None
+        self._walk = ChunkWalk(bundle, changes) if self._cursor.chunked else None
 
     def replays(self) -> list[tuple[int, int]]:
         """(page, range) to deliver again now, within permits: returned entries first, by position, then due ones
@@ -65,14 +65,14 @@ class KeyedByPage(Keyed):
             return []
 
         def unknown(first: int, last: int) -> np.ndarray:
-            return virtual(due.unknown(self._asked, number_at(first), number_at(last), wall)[0])
+            return virtual(due.unknown(self._changes, number_at(first), number_at(last), wall)[0])
 
         places, owners = self._taken(virtual(due.read), virtual(due.promotion.count), unknown, 0)
         lines = np.array(self._owners.consumers, object)[owners] if len(owners) else None
         return due.runs(number_at(places), by_time=True, lines=lines)
 
     def _unread(self) -> list[UnreadRun]:
-        if self._walk and self._permits and self._draft.reads(self._asked):
+        if self._walk and self._permits and self._draft.reads(self._changes):
             self._cursor.advance_read_position()
             self._walk.pass_by(self._cursor.read_position - 1)
         positions, owners = self._new_entries()
@@ -114,11 +114,11 @@ class KeyedByPage(Keyed):
 
     def _may_be_offered(self, planned: Sequence[Range]) -> set[int]:
         """First positions of *planned* ranges that may be delivered again in this round."""
-        asked, now = self._asked, self._draft.now
+        changes, now = self._changes, self._draft.now
         firsts, lasts = as_array((held.first, held.last) for held in planned)
-        back = ((each.first, each.last) for each in asked.returns if each.due_time <= now)
+        back = ((each.first, each.last) for each in changes.returns if each.due_time <= now)
         are_named = overlap(firsts, lasts, back)
-        leaving = asked.left | asked.redelivered
+        leaving = changes.left | changes.redelivered
         return {
             held.first
             for held, is_named in zip(planned, are_named.tolist())
@@ -148,14 +148,14 @@ class KeyedByPage(Keyed):
         return takes & ~goes_on
 
     def _out(self) -> Out:
-        asked, now = self._asked, self._draft.now
+        changes, now = self._changes, self._draft.now
         pages = [page for page in self._cursor.pages if page.unacked]
         found = [_out_of(page, self._selector, self._hashes_at) for page in pages]
         positions, hashes, elsewhere, dues, holders = (
             (np.concatenate(columns) for columns in zip(*found)) if found else _NOTHING_OUT
         )
         gone = self._is_acknowledged(positions) | (dues <= now)
-        gone |= np.isin(holders, [*asked.left, *asked.redelivered])
+        gone |= np.isin(holders, [*changes.left, *changes.redelivered])
         returns = self._returns()
         gone |= inside(positions, ((each.first, each.last) for each in returns if each.due_time <= now))
         back = expanded(*as_array((each.first, each.last) for each in returns if each.due_time > now))
@@ -168,19 +168,19 @@ class KeyedByPage(Keyed):
 
     def _returns(self) -> list[Return]:
         """Returns by an entry's own consumer; the last one counts."""
-        if not self._asked.returns:
+        if not self._changes.returns:
             return []
         pages = (page for page in self._cursor.pages if page.unacked)
-        return effective_returns(self._asked, [held for page in pages for held in page.held])
+        return effective_returns(self._changes, [held for page in pages for held in page.held])
 
     def _look_ahead(self) -> int:
         return self._look_ahead_limit() if self._cursor.has_unacked_limits else 0
 
     def _unknown(self, first: int, last: int) -> np.ndarray:
-        unknown = unknown_between(self._asked, first, last)
+        unknown = unknown_between(self._changes, first, last)
         if first > last_passed(self._bundle, self._cursor):
             return unknown
-        is_own = pass_over(self._bundle, self._asked, unknown, self._draft.wall)
+        is_own = pass_over(self._bundle, self._changes, unknown, self._draft.wall)
         is_left = ~is_own
         if self._walk:
             is_left &= ~np.isin(unknown, self._walk.evicted(last))
@@ -195,7 +195,7 @@ class KeyedByPage(Keyed):
             again = (unknown[is_left & ~np.isin(unknown, taken)] for unknown, _, is_left in self._met)
             end = max(end, next((int(found[0]) for found in again if len(found)), NEVER))
         for unknown, is_own, _ in self._met:
-            note_passed(self._asked, unknown[is_own & (unknown < end)])
+            note_passed(self._changes, unknown[is_own & (unknown < end)])
             if self._walk and len(unknown):
                 self._walk.pass_by(min(int(unknown[-1]), end))
         self._met = []

@@ -101,18 +101,18 @@ class KeyedByRange:
     :attr:`known` and :attr:`new` are rows on the axis of places."""
 
     def __init__(
-        self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], form: LaneForm
+        self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer], form: LaneForm
     ):
-        self._bundle, self._draft, self._asked, self._cursor = bundle, draft, asked, asked.cursor
+        self._bundle, self._draft, self._changes, self._cursor = bundle, draft, changes, changes.cursor
         self._takers, self._form = takers, form
         self.known: list[tuple[Range, str | None, bool]] = []
         self.new: list[UnreadRun] = []
 
     def plan(self) -> RangeWork | None:
         """Work out what is planned; None if it must be by entry."""
-        asked, selector = self._asked, self._cursor.selector
-        names_entries = asked.acks or asked.ack_sets or asked.returns or asked.tails
-        names_entries = names_entries or asked.left or asked.redelivered
+        changes, selector = self._changes, self._cursor.selector
+        names_entries = changes.acks or changes.ack_sets or changes.returns or changes.tails
+        names_entries = names_entries or changes.left or changes.redelivered
         if names_entries or self._cursor.recently_joined or not self._form.has_whole_ranges(selector):
             return None
         answered = self._answered()
@@ -154,12 +154,12 @@ class KeyedByRange:
     def _answered(self) -> list[_Span] | None:
         """Acknowledged ranges; None if any is acknowledged in part."""
         found, of_delivery = [], defaultdict(list)
-        for first, last, *whose in self._asked.delivered_acks:
+        for first, last, *whose in self._changes.delivered_acks:
             of_delivery[tuple(whose)].append((first, last))
         for lane in range(len(self._form.parts)) if of_delivery else ():
             for held in self._form.ranges_of(lane):
-                asked = of_delivery.get((held.consumer_id, held.delivery_round), ()) if held.status == PENDING else ()
-                overlaps = [(first, last) for first, last in asked if first <= held.last and last >= held.first]
+                spans = of_delivery.get((held.consumer_id, held.delivery_round), ()) if held.status == PENDING else ()
+                overlaps = [(first, last) for first, last in spans if first <= held.last and last >= held.first]
                 if any(first <= held.first and last >= held.last for first, last in overlaps):
                     found.append(_Span(lane, held.first, held.last, held.size, held.batch_size, held))
                 elif overlaps:
@@ -172,11 +172,11 @@ class KeyedByRange:
         cursor.advance_read_position()
         first, permits, owners = (
             cursor.read_position,
-            permits_of(self._draft, self._asked, self._takers),
+            permits_of(self._draft, self._changes, self._takers),
             form.parts.owners,
         )
         entries = 0 if topic is None else min(topic.end_position(cursor.key.partition) - first, MAX_ROUND_ENTRIES)
-        if not self._draft.reads(self._asked) or not permits or entries <= 0:
+        if not self._draft.reads(self._changes) or not permits or entries <= 0:
             return []
         if len(owners) == 1:
             entries = min(entries, permits.get(owners[0], 0))

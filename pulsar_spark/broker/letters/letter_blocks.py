@@ -45,9 +45,9 @@ class Letters(NamedTuple):
 
     def of_requests(self, name: str) -> list:
         """An attribute of each letter's order, read once per request."""
-        said = {id(order.asked): order for order in self.orders}
-        values = {asked: getattr(order, name) for asked, order in said.items()}
-        return [values[id(order.asked)] for order in self.orders]
+        said = {id(order.reconsume_later): order for order in self.orders}
+        values = {reconsume_later: getattr(order, name) for reconsume_later, order in said.items()}
+        return [values[id(order.reconsume_later)] for order in self.orders]
 
 
 def rows_of(blocks: Sequence[Letters], publish_id: str, now: int, partitions: Sequence[int]) -> pa.Table:

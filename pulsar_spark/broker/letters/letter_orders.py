@@ -16,14 +16,14 @@ from pulsar_spark.storage.topics.topics import Topic, resolve_topic
 
 
 class Order(NamedTuple):
-    """A ``letter`` or ``waiting_letter`` row: letters into *partitions* of *topic*. ``asked`` is None for dead
-    entries."""
+    """A ``letter`` or ``waiting_letter`` row: letters into *partitions* of *topic*. ``reconsume_later`` is None for
+    dead entries."""
 
     fact: dict
     topic: Topic
     partitions: list[int]
     initial_subscription: str | None
-    asked: ReconsumeLater | None
+    reconsume_later: ReconsumeLater | None
     batch_indexes: frozenset[int] | None
 
     @property
@@ -37,13 +37,13 @@ class Order(NamedTuple):
     @property
     def deliver_at(self) -> int | None:
         """When its letters are due, in microseconds; None for at once."""
-        milliseconds = self.asked and self.asked.deliver_at_ms
+        milliseconds = self.reconsume_later and self.reconsume_later.deliver_at_ms
         return None if milliseconds is None else milliseconds * 1000
 
     @property
     def producer_name(self) -> str | None:
-        if self.asked is not None:
-            return self.asked.producer_name
+        if self.reconsume_later is not None:
+            return self.reconsume_later.producer_name
         return f"{self.fact['topic']}-{self.fact['subscription']}-DLQ"
 
     def names(self, index: int) -> bool:
@@ -116,8 +116,8 @@ def _said(fact: dict, policies: dict[tuple, tuple]) -> tuple[str, str | None, Re
     batch_indexes = None if fact["ack_set"] is None else frozenset(ack_sets.indexes(fact["ack_set"]))
     if fact.get("request_id"):
         said = dict(fact["properties"] or [])
-        asked = reconsume_later_of(said)
-        return asked.letter_topic, said.get("initial_subscription_name"), asked, batch_indexes
+        reconsume_later = reconsume_later_of(said)
+        return reconsume_later.letter_topic, said.get("initial_subscription_name"), reconsume_later, batch_indexes
     topic, subscription = fact["topic"], fact["subscription"]
     key = (id(fact["properties"]), topic, subscription)
     if key not in policies:

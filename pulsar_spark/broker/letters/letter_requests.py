@@ -25,8 +25,12 @@ class LetterRequests(Acknowledgements):
         self._letter_topics: set[str] = set()
 
     def reconsume_later(self, request: Request) -> None:
-        cursor, asked, position = self.cursor_of(request), reconsume_later_of(request.properties), request.last
-        if asked.is_cumulative:
+        cursor, reconsume_later, position = (
+            self.cursor_of(request),
+            reconsume_later_of(request.properties),
+            request.last,
+        )
+        if reconsume_later.is_cumulative:
             self.check_cumulative(cursor)
         self.check_range(cursor, request.first, position)
         if request.first != position:
@@ -40,22 +44,22 @@ class LetterRequests(Acknowledgements):
         kept = self.kept_ack_set(draft, position)
         if request.ack_set is not None and kept:
             self.check_ack_set(cursor, position, request.ack_set)
-        index = self._index_put_off(cursor, request, asked) if kept else None
+        index = self._index_put_off(cursor, request, reconsume_later) if kept else None
         if index is not None and ack_sets.has(kept, index):
-            self._check_letter_topic(asked)
-            self.draft.facts.append(self._letter(draft, request, asked, index))
-        acknowledge = self.cumulative_ack if asked.is_cumulative else self.ack
+            self._check_letter_topic(reconsume_later)
+            self.draft.facts.append(self._letter(draft, request, reconsume_later, index))
+        acknowledge = self.cumulative_ack if reconsume_later.is_cumulative else self.ack
         acknowledge(request)
 
-    def _index_put_off(self, cursor: Cursor, request: Request, asked: ReconsumeLater) -> int:
+    def _index_put_off(self, cursor: Cursor, request: Request, reconsume_later: ReconsumeLater) -> int:
         """The batch index of the request, 0 outside a batch. :class:`InvalidMessage` if it has none, or does not
         acknowledge it."""
         batch_size = self.bundle.batch_size(cursor, request.last)
-        index = 0 if batch_size == 1 else asked.batch_index
+        index = 0 if batch_size == 1 else reconsume_later.batch_index
         if index is None or index >= batch_size:
             raise InvalidMessage(
                 f"position {request.last} holds a batch of {batch_size} messages without an index "
-                f"{asked.batch_index}: give an index below {batch_size}"
+                f"{reconsume_later.batch_index}: give an index below {batch_size}"
             )
         if request.ack_set is not None and ack_sets.has(request.ack_set, index):
             raise InvalidMessage(
@@ -64,21 +68,21 @@ class LetterRequests(Acknowledgements):
             )
         return index
 
-    def _check_letter_topic(self, asked: ReconsumeLater) -> None:
+    def _check_letter_topic(self, reconsume_later: ReconsumeLater) -> None:
         """Create a missing letter topic, or refuse the request."""
-        if asked.initial_subscription_name:
-            check_subscription(asked.initial_subscription_name, "initial subscription")
-        if asked.letter_topic not in self._letter_topics:
-            resolve_topic(self.bundle.layout, asked.letter_topic, create=True)
-            self._letter_topics.add(asked.letter_topic)
+        if reconsume_later.initial_subscription_name:
+            check_subscription(reconsume_later.initial_subscription_name, "initial subscription")
+        if reconsume_later.letter_topic not in self._letter_topics:
+            resolve_topic(self.bundle.layout, reconsume_later.letter_topic, create=True)
+            self._letter_topics.add(reconsume_later.letter_topic)
 
-    def _letter(self, draft: CursorDraft, request: Request, asked: ReconsumeLater, index: int) -> dict:
+    def _letter(self, draft: CursorDraft, request: Request, reconsume_later: ReconsumeLater, index: int) -> dict:
         cursor, position = draft.cursor, request.last
         held, batch_size = cursor.find(cursor.place(position)), self.bundle.batch_size(cursor, position)
         return put_off_letter_row(
             cursor,
             request,
-            asked,
+            reconsume_later,
             redelivery_count=held.redelivery_count if held else 0,
             batch_size=batch_size,
             ack_set=list(ack_sets.of_indexes([index])) if batch_size > 1 else None,

@@ -70,7 +70,10 @@ def _state_of(bundle: Bundle, fact: dict) -> TopicState | None:
 
 def _of_cursor(state: TopicState, partition: int, orders: list[Order]) -> Iterator[Letters | Left]:
     ordered = _in_line(orders)
-    line = _Line([order for order in ordered if order.asked is None] + [order for order in orders if order.asked])
+    line = _Line(
+        [order for order in ordered if order.reconsume_later is None]
+        + [order for order in orders if order.reconsume_later]
+    )
     for run, spans in state.ledgers(partition).spans_of(
         Positions((order.fact["first"], order.fact["last"]) for order in orders)
     ):
@@ -189,9 +192,9 @@ def _lost(state: TopicState, run: Run, ordered: list[Order], found: list) -> Ite
 
 def _parts_of(left: Left, indexes: list[int]) -> Iterator[Left]:
     """*left* cut into the wanted ones of *indexes*."""
-    asked = None if left.ack_set is None else set(ack_sets.indexes(left.ack_set))
+    wanted = None if left.ack_set is None else set(ack_sets.indexes(left.ack_set))
     for index in indexes:
-        if asked is None or index in asked:
+        if wanted is None or index in wanted:
             yield left._replace(ack_set=list(ack_sets.of_indexes([index])))
 
 
@@ -201,8 +204,8 @@ def _place(left: Left) -> tuple[int, int]:
 
 def _properties(order: Order, properties: dict[str, str], message_id: MessageId) -> list[tuple[str, str]]:
     """A letter's properties: those of the request, or why the message died."""
-    if order.asked is not None:
-        return list(order.asked.properties.items())
+    if order.reconsume_later is not None:
+        return list(order.reconsume_later.properties.items())
     said = dead_letter_properties(
         properties,
         topic=order.fact["topic"],

@@ -12,19 +12,19 @@ class WaitingLetterRequests(RequestHandler):
     """Retry and drop."""
 
     def retry(self, request: Request) -> str:
-        keys = self._asked(request)
+        keys = self._keys_of(request)
         self.bundle.waiting_letters.try_again(keys, self.draft.now)
         return self._messages(keys)
 
     def drop(self, request: Request) -> str:
         if not request.topic and "letter" not in request.properties and request.properties.get("all") != "true":
             raise InvalidConfiguration("drop_waiting_letters: give a topic or a letter, or all=true")
-        keys = self._asked(request)
+        keys = self._keys_of(request)
         text = self._messages(keys)
         self.bundle.waiting_letters.drop(keys)
         return text
 
-    def _asked(self, request: Request) -> list[WaitingKey]:
+    def _keys_of(self, request: Request) -> list[WaitingKey]:
         rows = self.bundle.waiting_letters.rows
         named = request.properties.get("letter")
         if named is not None:

@@ -13,7 +13,7 @@ from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SetAside
 from pulsar_spark.storage.store.store import AnyPath
 
 
-class Asked(NamedTuple):
+class RequestBatch(NamedTuple):
     """Requests in order, the last version read, and what was unreadable up to there."""
 
     requests: list[Request]
@@ -21,21 +21,21 @@ class Asked(NamedTuple):
     unreadable: list[SetAside]
 
 
-def read_asked(path: AnyPath, *, after: int) -> Asked:
+def read_request_batch(path: AnyPath, *, after: int) -> RequestBatch:
     """The requests after version *after*."""
-    asked = Asked([], after, [])
+    batch = RequestBatch([], after, [])
     for commit in read_requests(path, after=after):
-        asked = _with(asked, commit)
-    return asked
+        batch = _with(batch, commit)
+    return batch
 
 
-def read_again(path: AnyPath, entry: SetAside) -> Asked:
+def read_set_aside(path: AnyPath, entry: SetAside) -> RequestBatch:
     """The requests of an entry set aside: one, or a whole commit."""
     last = entry.requests_version if entry.last is None else entry.last
-    asked = Asked([], last, [])
+    batch = RequestBatch([], last, [])
     for version in range(entry.requests_version, last + 1):
-        asked = _with(asked, read_request_commit(path, version))
-    return asked._replace(requests=[request for request in asked.requests if entry.first in (None, request.row)])
+        batch = _with(batch, read_request_commit(path, version))
+    return batch._replace(requests=[request for request in batch.requests if entry.first in (None, request.row)])
 
 
 def read_places(path: AnyPath, places: Iterable[tuple[int, int]]) -> list[Request]:
@@ -43,20 +43,20 @@ def read_places(path: AnyPath, places: Iterable[tuple[int, int]]) -> list[Reques
     found = []
     for version, same in groupby(sorted(places), key=itemgetter(0)):
         rows = {row for _, row in same}
-        asked = _with(Asked([], version, []), read_request_commit(path, version))
-        found += [request for request in asked.requests if request.row in rows]
+        batch = _with(RequestBatch([], version, []), read_request_commit(path, version))
+        found += [request for request in batch.requests if request.row in rows]
     return found
 
 
-def _with(asked: Asked, commit: RequestCommit) -> Asked:
+def _with(batch: RequestBatch, commit: RequestCommit) -> RequestBatch:
     if commit.failure is not None:
         unreadable = [_unreadable(commit.failure, commit.version, last=commit.until)]
-        return Asked(asked.requests, commit.last_version, asked.unreadable + unreadable)
+        return RequestBatch(batch.requests, commit.last_version, batch.unreadable + unreadable)
     try:
         found, unreadable = requests_of(commit.rows, commit.version), []
     except Exception:  # some text is invalid: find the row
         found, unreadable = _row_by_row(commit.rows, commit.version)
-    return Asked(asked.requests + found, commit.version, asked.unreadable + unreadable)
+    return RequestBatch(batch.requests + found, commit.version, batch.unreadable + unreadable)
 
 
 def _row_by_row(rows: pa.Table, version: int) -> tuple[list[Request], list[SetAside]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.requests.drafts import RoundDraft
-from pulsar_spark.broker.requests.reading import read_again
+from pulsar_spark.broker.requests.reading import read_set_aside
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.request_handler import RequestHandler
 from pulsar_spark.broker.round.facts import set_aside_row
@@ -106,11 +106,11 @@ class SetAsideRequests(RequestHandler):
     def _retry_request(self, entry: SetAside) -> bool:
         if entry.requests_version is None:
             raise NotAllowedError(f"the request of {entry.id!r} cannot be located: drop it")
-        asked = read_again(self.bundle.layout.broker_table("requests"), entry)
-        if asked.unreadable or not asked.requests:
+        batch = read_set_aside(self.bundle.layout.broker_table("requests"), entry)
+        if batch.unreadable or not batch.requests:
             return False
         self.forget(entry)
-        for request in asked.requests:
+        for request in batch.requests:
             if not is_entry(request, self._broken):
                 self._take(request)
-        return not any(is_entry(request, self._broken) for request in asked.requests)
+        return not any(is_entry(request, self._broken) for request in batch.requests)

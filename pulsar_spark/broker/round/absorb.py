@@ -91,27 +91,27 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome]
     """Store the plan's outcome for *work* in the bundle; returns the rows to commit, except the round's own. *limit* is
     the broker's limit of unacknowledged messages, 0 for none."""
     rows = RoundRows(draft.facts, draft.number)
-    for asked, affected, outcome in zip(work.cursors, work.affected, planned, strict=True):
-        with isolated(of_cursor(asked.cursor)):
-            _absorb_cursor(asked, affected, outcome, rows)
+    for changes, affected, outcome in zip(work.cursors, work.affected, planned, strict=True):
+        with isolated(of_cursor(changes.cursor)):
+            _absorb_cursor(changes, affected, outcome, rows)
     if limit:
         _hold_back(bundle, draft, limit, rows)
-    for asked in draft.cursors.values():
-        cursor = asked.cursor
-        if asked.is_rewritten:
+    for changes in draft.cursors.values():
+        cursor = changes.cursor
+        if changes.is_rewritten:
             written = {page.page for page in rows.pages if page.key == cursor.key}
             rows.add_pages(cursor, [page for page in cursor.pages if page.held and page.first not in written], [])
-        if asked.dropped_pages:
+        if changes.dropped_pages:
             kept = {page.first for page in cursor.pages} | {*map(page_of, cursor.lanes.lanes if cursor.lanes else ())}
-            rows.add_pages(cursor, [], [page for page in asked.dropped_pages if page not in kept])
-        if asked.is_changed:
+            rows.add_pages(cursor, [], [page for page in changes.dropped_pages if page not in kept])
+        if changes.is_changed:
             if cursor.chunked:
                 cursor.chunked.settle()
             rows.facts.append(cursor_row(cursor))
-        rows.facts += [removed_consumer_row(cursor, *removed) for removed in asked.removed]
+        rows.facts += [removed_consumer_row(cursor, *removed) for removed in changes.removed]
         rows.facts += [
-            bundle.consumer_row(cursor, cursor.consumers[consumer_id], with_ranges=asked.ranges_before is not None)
-            for consumer_id in sorted(asked.changed_consumers | with_other_ranges(asked))
+            bundle.consumer_row(cursor, cursor.consumers[consumer_id], with_ranges=changes.ranges_before is not None)
+            for consumer_id in sorted(changes.changed_consumers | with_other_ranges(changes))
             if consumer_id in cursor.consumers
         ]
     return rows
@@ -125,28 +125,28 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -
 
 
 def _absorb_cursor(
-    asked: CursorDraft, affected: Affected | LaneWork | RangeWork, outcome: Outcome, rows: RoundRows
+    changes: CursorDraft, affected: Affected | LaneWork | RangeWork, outcome: Outcome, rows: RoundRows
 ) -> None:
-    cursor = asked.cursor
+    cursor = changes.cursor
     if isinstance(affected, LaneWork | RangeWork):
-        _absorb_lanes(asked, affected, outcome, rows)
+        _absorb_lanes(changes, affected, outcome, rows)
         return
     rows.facts += dead_letter_rows(
         cursor, _at_positions(cursor, (held for held in outcome.ranges if held.status == DEAD))
     )
     rows.delivered += outcome.delivered
     rows.acknowledged += _acknowledged(outcome.ranges) - _acknowledged(affected.planned)
-    rows.acknowledged -= sum(last - first + 1 for first, last in asked.passed)
+    rows.acknowledged -= sum(last - first + 1 for first, last in changes.passed)
     ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in outcome.ranges]
     ranges = affected.with_outcome(ranges)
     if ranges != affected.ranges:
-        asked.is_changed = True
+        changes.is_changed = True
         changed, gone = cursor.replace(affected.pages, ranges)
         cursor.advance_read_position()
         if cursor.due:
             changed, gone = _settle_due_lane(cursor, changed, gone)
         rows.add_pages(cursor, changed, gone)
-    _store(asked, outcome)
+    _store(changes, outcome)
 
 
 def _settle_due_lane(cursor: Cursor, changed: list[Page], gone: list[int]) -> tuple[list[Page], list[int]]:
@@ -174,8 +174,8 @@ def _at_positions(cursor: Cursor, ranges: Iterable[Range]) -> Iterator[Range]:
             yield held
 
 
-def _absorb_lanes(asked: CursorDraft, work: LaneWork | RangeWork, outcome: Outcome, rows: RoundRows) -> None:
-    cursor = asked.cursor
+def _absorb_lanes(changes: CursorDraft, work: LaneWork | RangeWork, outcome: Outcome, rows: RoundRows) -> None:
+    cursor = changes.cursor
     rows.facts += dead_letter_rows(cursor, work.dead(outcome.ranges))
     rows.delivered += outcome.delivered
     rows.acknowledged += work.acknowledged(outcome.ranges)
@@ -185,31 +185,31 @@ def _absorb_lanes(asked: CursorDraft, work: LaneWork | RangeWork, outcome: Outco
         cursor.stored(work.form)
         cursor.keep_exact()
         cursor.advance_read_position()
-        asked.dropped_pages += map(page_of, lanes)
-        asked.is_rewritten = asked.is_changed = True
+        changes.dropped_pages += map(page_of, lanes)
+        changes.is_rewritten = changes.is_changed = True
     elif stored.changed or stored.gone or work.form.base - 1 != before:
-        asked.is_changed = True
+        changes.is_changed = True
         rows.add_lanes(cursor, *stored)
         cursor.stored(work.form)
         cursor.advance_read_position()
-    _store(asked, outcome)
+    _store(changes, outcome)
 
 
 def _acknowledged(ranges: list[Range]) -> int:
     return sum(held.last - held.first + 1 for held in ranges if held.status == ACKNOWLEDGED)
 
 
-def _store(asked: CursorDraft, outcome: Outcome) -> None:
-    cursor = asked.cursor
+def _store(changes: CursorDraft, outcome: Outcome) -> None:
+    cursor = changes.cursor
     for said in outcome.consumers:
         consumer = cursor.consumers[said.consumer_id]
         if said.delivered or said.is_blocked != consumer.is_blocked:
-            asked.changed_consumers.add(said.consumer_id)
+            changes.changed_consumers.add(said.consumer_id)
         consumer.permits, consumer.is_blocked = said.permits, said.is_blocked
         consumer.msg_out_counter += said.delivered
         consumer.msg_redeliver_counter += said.redelivered
     cursor.msg_out_counter += outcome.delivered
     cursor.msg_redeliver_counter += outcome.redelivered
     if cursor.consumers:
-        asked.is_changed |= outcome.is_blocked != cursor.is_blocked
+        changes.is_changed |= outcome.is_blocked != cursor.is_blocked
         cursor.is_blocked = outcome.is_blocked

@@ -72,8 +72,8 @@ def takers_of(cursor: Cursor, now: int) -> list[Consumer]:
 
 def takes_part(bundle: Bundle, draft: RoundDraft, cursor: Cursor, takers: Collection[Consumer]) -> bool:
     """Does the cursor have work, if *takers* may receive its entries?"""
-    asked = draft.cursors.get(cursor.key)
-    if asked is not None and asked.has_work:
+    changes = draft.cursors.get(cursor.key)
+    if changes is not None and changes.has_work:
         return True
     return (cursor.due is None or cursor.due.promotion.is_ready) and (
         any(due <= draft.now for due in cursor.returns_at())

@@ -198,7 +198,7 @@ def dead_letter_rows(cursor: Cursor, dead: Iterable[Range]) -> list[dict]:
 def put_off_letter_row(
     cursor: Cursor,
     request: "Request",
-    asked: ReconsumeLater,
+    reconsume_later: ReconsumeLater,
     *,
     redelivery_count: int,
     batch_size: int,
@@ -207,7 +207,7 @@ def put_off_letter_row(
     """One row per message put off, for its retry letter, or its dead letter after too many attempts."""
     return dict(
         _of(cursor, "letter"),
-        status=DEAD_LETTER if asked.is_dead else RETRY_LETTER,
+        status=DEAD_LETTER if reconsume_later.is_dead else RETRY_LETTER,
         first=request.last,
         last=request.last,
         consumer_id=request.consumer_id,
@@ -215,7 +215,7 @@ def put_off_letter_row(
         batch_size=batch_size,
         ack_set=ack_set,
         request_id=request.request_id,
-        properties=list(asked.request_properties().items()),
+        properties=list(reconsume_later.request_properties().items()),
     )
 
 

@@ -111,13 +111,13 @@ def plan_isolated(plan: Callable, work) -> list:
             raise PlannerFailed(str(nothing_planned)) from failure
         log.warning("the plan of %d cursors failed (%r): each cursor is now planned alone", len(work.cursors), failure)
         planned, causes = [], []
-        for number, asked in enumerate(work.cursors):
+        for number, changes in enumerate(work.cursors):
             try:
                 planned += plan(work.only((number,)))
             except Exception as cause:  # any error is logged with its traceback and recorded
                 if is_fault(cause):
                     raise
-                causes.append((of_cursor(asked.cursor), cause))
+                causes.append((of_cursor(changes.cursor), cause))
         if causes:
             raise Broken(causes) from failure
         return planned

@@ -55,7 +55,7 @@ REQUESTS_UNSAID = 1000
 """Commits of requests without effect, such as signs of life, after which a round records them as consumed anyway, so
 that they can be deleted."""
 
-ASKED_AGAIN = 60_000_000
+SENT_AGAIN = 60_000_000
 """Microseconds after which another bundle is asked again for the same thing."""
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Rounds:
         self.ledgers = AppendTable(bundle.layout.broker_table("ledgers"))
         self._recovery = Recovery(self)
         self._waiting: list[Request] = []
-        self._asked_of_others: dict[tuple, int] = {}
+        self._sent_to_others: dict[tuple, int] = {}
         self._housekept: deque[tuple[str, str, int]] = deque()
 
     @uncollected()
@@ -224,13 +224,13 @@ class Rounds:
         bundle = self.bundle
         bundle.drop_promoted()
         bundle.let_go_of_chunks(
-            {str(state.topic.name) for state in moved} | {asked.cursor.topic for asked in draft.cursors.values()}
+            {str(state.topic.name) for state in moved} | {changes.cursor.topic for changes in draft.cursors.values()}
         )
         if is_snapshot:
             bundle.let_go_of_runs()
         self._waiting += self._of_ours(write_projections(bundle, draft.number, bundle.now, rows.facts))
         entries = sum(fact["last"] - fact["first"] + 1 for fact in rows.facts if fact["kind"] == "letter")
-        expired = sum(asked.expired for asked in draft.cursors.values())
+        expired = sum(changes.expired for changes in draft.cursors.values())
         return RoundResult(True, rows.delivered, rows.acknowledged - expired, entries, expired, tuple(draft.refusals))
 
     def has_work(self) -> bool:
@@ -274,11 +274,11 @@ class Rounds:
     def _of_ours(self, requests: list[Request]) -> list[Request]:
         """This bundle's requests; others are sent to their bundles."""
         others, now = [request for request in requests if not self.bundle.served.holds(request.topic)], self.bundle.now
-        self._asked_of_others = {
-            what: at for what, at in self._asked_of_others.items() if at <= now.own < at + ASKED_AGAIN
+        self._sent_to_others = {
+            what: at for what, at in self._sent_to_others.items() if at <= now.own < at + SENT_AGAIN
         }
-        fresh = [each for each in others if each[4:7] not in self._asked_of_others]
-        self._asked_of_others.update((each[4:7], now.own) for each in fresh)
+        fresh = [each for each in others if each[4:7] not in self._sent_to_others]
+        self._sent_to_others.update((each[4:7], now.own) for each in fresh)
         ask_others(self.bundle.layout, fresh)
         return [request for request in requests if request not in others]
 

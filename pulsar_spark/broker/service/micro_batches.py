@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.broker.bundle.journal import Journal
 from pulsar_spark.broker.requests.drafts import RoundResult
-from pulsar_spark.broker.requests.reading import read_asked
+from pulsar_spark.broker.requests.reading import read_request_batch
 from pulsar_spark.broker.round.isolation import is_spark_gone
 from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.broker.service.backoff import Backoff, Waits
@@ -90,14 +90,14 @@ class MicroBatches:
 
     def moved(self) -> list[Moved]:
         """The logs that moved, or the clock if something is due or left to do."""
-        bundle, asked = self.rounds.bundle, self._requests_log
+        bundle, requests_log = self.rounds.bundle, self._requests_log
         if self.rounds.is_waiting:
             return []
         if self._available_now:  # unannounced publishes count too before it ends
-            bundle.ask_all()
+            bundle.enqueue_all()
         moved = [Moved(name, state.version, state.log.latest(state.version)) for name, state in bundle.moved()]
-        if asked.has(bundle.requests_version + 1):
-            moved.append(Moved(REQUESTS.name, bundle.requests_version, asked.latest(bundle.requests_version)))
+        if requests_log.has(bundle.requests_version + 1):
+            moved.append(Moved(REQUESTS.name, bundle.requests_version, requests_log.latest(bundle.requests_version)))
         if not moved and (self._has_more or bundle.has_new_folders() or self.rounds.is_due()):
             moved.append(Moved("clock", bundle.now.wall // 1000, self._now() // 1000))
         return moved
@@ -105,7 +105,7 @@ class MicroBatches:
     def has_news(self) -> bool:
         """Are there requests or publishes that no round took in? Also after the end."""
         bundle = self.rounds.bundle
-        bundle.ask_all()
+        bundle.enqueue_all()
         return bool(bundle.moved()) or self._requests_log.has(bundle.requests_version + 1)
 
     def end_or_wait(self) -> None:
@@ -163,7 +163,7 @@ class MicroBatches:
         """One round over what was requested and published until now."""
         started = time.perf_counter()
         requests, known = self._layout.broker_table(REQUESTS.name), self.rounds.bundle.requests_version
-        result = self.rounds.run(*read_asked(requests, after=known))
+        result = self.rounds.run(*read_request_batch(requests, after=known))
         seconds = time.perf_counter() - started
         checkpoint_if_due(requests, known, self.rounds.bundle.requests_version)
         self._journal.note(result, seconds)

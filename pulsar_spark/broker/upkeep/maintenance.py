@@ -122,17 +122,17 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
         backlog = sum(until - first + 1 for first, until in cursor.backlog(oldest, ledgers.end_position - 1))
         if is_spared(backlog):
             return
-    asked = draft.of(cursor)
-    release_until(asked, last)
+    changes = draft.of(cursor)
+    release_until(changes, last)
     if cursor.due is None and honours_delays(bundle, cursor) and last >= cursor.read_position and not cursor.lanes:
-        meet(bundle, asked, cursor.read_position, last, draft.wall)
+        meet(bundle, changes, cursor.read_position, last, draft.wall)
     if cursor.due:
-        expire_due(asked, last, dead_before)
+        expire_due(changes, last, dead_before)
     for first, until in expired(cursor.mark_delete, last, _delayed(state, cursor, last), dead_before=dead_before):
         if cursor.due:
-            expire_main(asked, first, until)
+            expire_main(changes, first, until)
         else:
-            asked.expire(first, until)
+            changes.expire(first, until)
 
 
 def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
@@ -195,14 +195,14 @@ def _check_quota(
     return is_too_big or too_old > slowest
 
 
-def _evict(asked: CursorDraft, last: int) -> None:
+def _evict(changes: CursorDraft, last: int) -> None:
     """Acknowledge everything up to *last*, and messages that begin there."""
-    cursor = asked.cursor
-    asked.expire(cursor.passed_mark_delete + 1, last)
-    release_until(asked, last)
+    cursor = changes.cursor
+    changes.expire(cursor.passed_mark_delete + 1, last)
+    release_until(changes, last)
     if cursor.chunked:
         firsts, lasts = cursor.chunked.groups.units(last + 1, cursor.chunked.groups.end - 1)
-        acknowledge(asked, lasts[firsts <= last])
+        acknowledge(changes, lasts[firsts <= last])
 
 
 def runs_after(ledgers: PartitionLedgers, position: int) -> list[Stored]:

@@ -259,5 +259,5 @@ class ChunkGroups:
 
 def chunks_of(layout: Layout, topic: Topic, partition: int, runs: Iterable[Run] | None = None) -> ChunkGroups:
     """The chunk groups of a topic partition, as numbered now, for questions about *runs* (None: all)."""
-    is_asked = runs is None or any(run.may_have_chunks for run in runs)
-    return ChunkGroups(topic.path, chunk_runs_of(layout, topic.topic_id, partition) if is_asked else ChunkRuns())
+    has_chunks = runs is None or any(run.may_have_chunks for run in runs)
+    return ChunkGroups(topic.path, chunk_runs_of(layout, topic.topic_id, partition) if has_chunks else ChunkRuns())

@@ -116,9 +116,9 @@ def read_delayed(table: AnyPath, runs: Iterable[Run], chunks: ChunkGroups) -> Du
     times = deliver_times(table, runs)
     is_delayed = are_delayed(times, np.array([run.delayed_after for run in runs])[of_run])
     is_delayed &= ~are_parts(chunks, positions, np.array([run.may_have_chunks for run in runs])[of_run])
-    asked = np.unique(of_run[is_delayed])
+    runs_with_delayed = np.unique(of_run[is_delayed])
     hashes = np.empty(len(positions), np.int32)
-    hashes[np.isin(of_run, asked)] = read_hashes(table, [runs[number] for number in asked])
+    hashes[np.isin(of_run, runs_with_delayed)] = read_hashes(table, [runs[number] for number in runs_with_delayed])
     return in_order([Due(positions, times, hashes).part(is_delayed)])
 
 

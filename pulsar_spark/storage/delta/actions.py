@@ -1,8 +1,8 @@
 """Parse and check the actions of Delta commit files.
 
 Anybody may write to a topic's table. A line that breaks the Delta protocol raises :class:`CorruptState` and nothing
-else. A valid commit that needs an unknown feature sets :attr:`Commit.asks_for`. Source: the Delta protocol, "Actions",
-"Per-file Statistics".
+else. A valid commit that needs an unknown feature sets :attr:`Commit.unknown_feature`. Source: the Delta protocol,
+"Actions", "Per-file Statistics".
 """
 
 import json
@@ -43,7 +43,7 @@ class AddedFile:
 class Commit:
     """One version of a table's log; ``added`` and ``removed`` cover data-changing actions only.
 
-    ``asks_for`` names an unknown feature, ``concerns`` the readers that must read the rows (None: not stated).
+    ``unknown_feature`` names an unknown feature, ``concerns`` the readers that must read the rows (None: not stated).
     ``updated_ms`` has the times of transactions. ``is_ours``: this package wrote it.
     """
 
@@ -53,7 +53,7 @@ class Commit:
     transactions: dict[str, int] = field(default_factory=dict)
     is_overwrite: bool = False
     operation: str = ""
-    asks_for: str | None = None
+    unknown_feature: str | None = None
     updated_ms: dict[str, int] = field(default_factory=dict)
     concerns: frozenset[str] | None = None
     is_ours: bool = False
@@ -110,13 +110,13 @@ def _check_whole(actions: list[dict]) -> None:
 
 
 def _commit(version: int, actions: list[dict]) -> Commit:
-    added, removed, transactions, updated_ms, is_overwrite, operation, asks_for = [], 0, {}, {}, False, "", None
+    added, removed, transactions, updated_ms, is_overwrite, operation, unknown_feature = [], 0, {}, {}, False, "", None
     concerns, is_ours = None, False
     for action in actions:
         if "add" in action:
             add = _object(action["add"], "add")
             if add.get("deletionVector") is not None:
-                asks_for = "deletion vectors"
+                unknown_feature = "deletion vectors"
             if add.get("dataChange", True):
                 added.append(added_file(add))
         elif "remove" in action:
@@ -139,11 +139,20 @@ def _commit(version: int, actions: list[dict]) -> Commit:
             if isinstance(info.get("concerns"), list):
                 concerns = frozenset(_text(name, "a name of concerns") for name in info["concerns"])
         elif "protocol" in action:
-            asks_for = asks_for or _unknown_feature(_object(action["protocol"], "protocol"))
+            unknown_feature = unknown_feature or _unknown_feature(_object(action["protocol"], "protocol"))
         elif "metaData" in action:
             _text(_object(action["metaData"], "metaData")["schemaString"], "schemaString")
     return Commit(
-        version, tuple(added), removed, transactions, is_overwrite, operation, asks_for, updated_ms, concerns, is_ours
+        version,
+        tuple(added),
+        removed,
+        transactions,
+        is_overwrite,
+        operation,
+        unknown_feature,
+        updated_ms,
+        concerns,
+        is_ours,
     )
 
 

@@ -135,9 +135,9 @@ def read_definition(path: str | os.PathLike) -> Definition:
         if is_dropped(first):
             raise FileNotFoundError(path)
         for action in first or ():
-            if (asked := action.get("protocol", {}).get("minWriterVersion", 0)) > WRITER_VERSION:
+            if (minimum_writer := action.get("protocol", {}).get("minWriterVersion", 0)) > WRITER_VERSION:
                 raise NewerLayout(
-                    f"table {str(path)!r} requires Delta writer version {asked}, this release writes up to "
+                    f"table {str(path)!r} requires Delta writer version {minimum_writer}, this release writes up to "
                     f"{WRITER_VERSION}: install a newer pulsar_spark"
                 )
             if "metaData" in action:

@@ -126,7 +126,7 @@ def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
         latest = log.latest()
         for version in range(max(log.earliest(), 1, latest - _LOOK_BACK), latest + 1):
             try:
-                is_readable = log.commit(version).asks_for is None
+                is_readable = log.commit(version).unknown_feature is None
             except CorruptState:
                 is_readable = False
             if not is_readable:

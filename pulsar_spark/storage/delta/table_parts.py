@@ -121,8 +121,8 @@ def _files(opened: DeltaTable, wanted: Iterable[Term]) -> list[str]:
     for each in wanted:
         names = [f"{bound}.{name}" for name in each.columns for bound in ("min", "max")]
         if set(names) <= set(files.column_names):
-            told = zip(*(files[name].to_pylist() for name in names))
-            may_hold = [each.may_hold(list(zip(bounds[::2], bounds[1::2]))) for bounds in told]
+            limits = zip(*(files[name].to_pylist() for name in names))
+            may_hold = [each.may_hold(list(zip(bounds[::2], bounds[1::2]))) for bounds in limits]
             files = files.filter(pa.array(may_hold, pa.bool_()))
     return [unquote(path) for path in files["path"].to_pylist()]
 
@@ -142,14 +142,14 @@ def _rows_of(
             full = {name: found[name] if name in are_full and are_full[name][number] else None for name in names}
             if not all(each.may_hold([found[name] for name in each.columns]) for each in wanted):
                 continue
-            asked = [each for each in wanted if not each.must_hold([full[name] for name in each.columns])]
-            used = dict.fromkeys([*columns, *(name for each in asked for name in each.columns)])
+            filters = [each for each in wanted if not each.must_hold([full[name] for name in each.columns])]
+            used = dict.fromkeys([*columns, *(name for each in filters for name in each.columns)])
             read = pa.schema([schema.field(name) for name in used])
             stored = [name for name in used if name not in values]
             for batch in file.iter_batches(part_rows, row_groups=[number], columns=stored, use_threads=False):
                 rows = conform(pa.table(batch), read, values)
-                if asked:
-                    rows = rows.filter(reduce(pc.and_, (each.mask(rows) for each in asked)))
+                if filters:
+                    rows = rows.filter(reduce(pc.and_, (each.mask(rows) for each in filters)))
                 if rows.num_rows:
                     yield rows.select(columns)
 

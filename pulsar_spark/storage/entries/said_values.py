@@ -54,13 +54,13 @@ def least_said(table: AnyPath, runs: Sequence[Run], column: str) -> list[datetim
     return list(_each(table, of_run, runs))
 
 
-def _each(table: AnyPath, read: Callable[[T], R], asked: Sequence[T]) -> Iterator[R]:
-    """*read* of each of *asked*, concurrent in an object store."""
-    if store_of(table).is_local or len(asked) < 2:
-        yield from map(read, asked)
+def _each(table: AnyPath, read: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+    """*read* of each of *items*, concurrent in an object store."""
+    if store_of(table).is_local or len(items) < 2:
+        yield from map(read, items)
         return
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield from pool.map(read, asked)
+        yield from pool.map(read, items)
 
 
 def _files_of(log: TableLog, version: int) -> dict[str, AddedFile]:

@@ -73,28 +73,28 @@ class BundleLease:
 
         self._file.change(ended)
 
-    def ask(self) -> bool:
+    def request(self) -> bool:
         """Tell the holder that this broker wants the lease; False without a holder, or if another asked first."""
         me = {"broker_id": self.broker_id, "host": socket.gethostname(), "pid": os.getpid()}
 
-        def asked(said: Holder | None) -> dict | None:
+        def requested(said: Holder | None) -> dict | None:
             if not self._is_others(said) or said.wanted not in (None, me):
                 return None
             return {**said._asdict(), "wanted": me, "is_held": True}
 
-        return self._file.change(asked)
+        return self._file.change(requested)
 
     def withdraw(self) -> None:
         """Withdraw that wish."""
 
         def withdrawn(said: Holder | None) -> dict | None:
-            if not self._is_others(said) or not self.is_asked(said):
+            if not self._is_others(said) or not self.has_requested(said):
                 return None
             return {name: value for name, value in said._asdict().items() if name != "wanted"} | {"is_held": True}
 
         self._file.change(withdrawn)
 
-    def is_asked(self, holder: Holder) -> bool:
+    def has_requested(self, holder: Holder) -> bool:
         """Does the lease still have this broker's wish?"""
         return holder.wanted is not None and holder.wanted.get("broker_id") == self.broker_id
 

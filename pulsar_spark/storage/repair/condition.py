@@ -50,18 +50,18 @@ class Condition(NamedTuple):
 
 def check_features(table: AnyPath, commit: Commit) -> None:
     """:class:`TopicStopped` if a commit needs an unknown feature and the table still does."""
-    if commit.asks_for is None:
+    if commit.unknown_feature is None:
         return
     try:
         protocol = open_table(table).protocol()
     except (CorruptState, TableNotFoundError) as broken:
         raise TopicStopped(
-            f"commit {commit.version} requires {commit.asks_for}, and the table cannot be opened ({broken})"
+            f"commit {commit.version} requires {commit.unknown_feature}, and the table cannot be opened ({broken})"
         ) from broken
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     if features - KNOWN_FEATURES or READER_VERSION < protocol.min_reader_version < 3:
         raise TopicStopped(
-            f"commit {commit.version} requires {commit.asks_for}, which this release cannot read: remove the "
+            f"commit {commit.version} requires {commit.unknown_feature}, which this release cannot read: remove the "
             "feature from the table (ALTER TABLE ... DROP FEATURE in Spark), then the topic continues by itself"
         )
 

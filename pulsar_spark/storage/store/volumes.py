@@ -139,9 +139,9 @@ class Volume:
         from databricks.sdk.errors import DatabricksError, PermissionDenied
         from databricks.sdk.service.catalog import VolumeOperation
 
-        ask = self._catalog.temporary_volume_credentials.generate_temporary_volume_credentials
+        lend = self._catalog.temporary_volume_credentials.generate_temporary_volume_credentials
         try:
-            return _lent(ask(operation=VolumeOperation.WRITE_VOLUME, volume_id=self._id))
+            return _lent(lend(operation=VolumeOperation.WRITE_VOLUME, volume_id=self._id))
         except (DatabricksError, OSError, ValueError) as fault:  # ValueError if no login works any more
             if self._lent is not None:
                 raise OSError(errno.EIO, f"the catalog gives no credentials: {_said(fault)}", self.url) from fault

@@ -70,12 +70,12 @@ class _Search:
         is_new = np.ones(rows.num_rows, bool)
         is_named = pc.and_(*(pc.is_valid(rows[name]) for name in NAMED_BY)).to_numpy()
         starts = self._starts(rows)
-        asked = np.flatnonzero(is_named & starts)
-        if len(asked):
+        indexes = np.flatnonzero(is_named & starts)
+        if len(indexes):
             partition = int(partition_values(file.name).get("partition", -1))
-            names = rows["producer_name"].take(pa.array(asked)).combine_chunks().dictionary_encode()
-            ids = rows["sequence_id"].take(pa.array(asked)).cast(pa.int64()).to_numpy()
-            is_new[asked] = self._are_new(partition, names, ids)
+            names = rows["producer_name"].take(pa.array(indexes)).combine_chunks().dictionary_encode()
+            ids = rows["sequence_id"].take(pa.array(indexes)).cast(pa.int64()).to_numpy()
+            is_new[indexes] = self._are_new(partition, names, ids)
         return is_new[np.maximum.accumulate(np.where(starts, np.arange(rows.num_rows), 0))]
 
     def _starts(self, rows: pa.Table) -> np.ndarray:
