@@ -94,10 +94,10 @@ class Client(Described):
     async def _produced(self, opening: ProducerOpening) -> blocking_producer.Producer:
         """The producer, once its topic is free."""
 
-        def let_go(producer: blocking_producer.Producer | None) -> None:
+        def release(producer: blocking_producer.Producer | None) -> None:
             opening.give_up() if producer is None else producer.close()
 
-        while (producer := await self._made(let_go, _attempt, opening)) is None:
+        while (producer := await self._made(release, _attempt, opening)) is None:
             try:
                 await asyncio.sleep(LOOK_SECONDS)
             except asyncio.CancelledError:
@@ -187,15 +187,15 @@ class Client(Described):
         self._client.shutdown()
         self._files.end()
 
-    async def _made(self, let_go: Callable, function: Callable, *args):
-        """The result of *function*; if the call is cancelled, *let_go* is called with it."""
+    async def _made(self, release: Callable, function: Callable, *args):
+        """The result of *function*; if the call is cancelled, *release* is called with it."""
         self._client._check_open()
         making = self._files.submit(function, *args)
 
         def is_made(making: asyncio.Future) -> None:
             if not making.cancelled() and making.exception() is None:
                 with suppress(AlreadyClosed):  # closed with the client meanwhile
-                    self._files.submit(let_go, making.result())
+                    self._files.submit(release, making.result())
 
         try:
             return await asyncio.shield(making)

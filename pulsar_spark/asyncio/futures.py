@@ -26,8 +26,8 @@ class PulsarException(PulsarSparkError):
         return self._result
 
     def __str__(self) -> str:
-        said = f"{self._result.value} {self._result.name}"
-        return f"{said}: {self._msg}" if self._msg else said
+        text = f"{self._result.value} {self._result.name}"
+        return f"{text}: {self._msg}" if self._msg else text
 
 
 def exception_of(error: PulsarSparkError) -> PulsarException:

@@ -30,9 +30,9 @@ def _payload_size() -> Column:
 def in_one_piece(messages: DataFrame) -> DataFrame:
     """Rows of :func:`whole_messages` without chunk columns. Messages of a wrong size are left out; one too large for a
     row fails the job."""
-    is_held = F.col("total_chunk_msg_size") <= MOST_BYTES
+    fits = F.col("total_chunk_msg_size") <= MOST_BYTES
     too_large = F.raise_error(F.format_string(TOO_LARGE, "total_chunk_msg_size"))
-    is_message = F.col(WRONG).isNull() | F.when(is_chunk() & ~is_held, too_large.cast("boolean"))
+    is_message = F.col(WRONG).isNull() | F.when(is_chunk() & ~fits, too_large.cast("boolean"))
     whole = messages.filter(F.coalesce(is_message, F.lit(False))).drop(WRONG)
     types = dict(whole.dtypes)
     nothing = {name: F.lit(None).cast(types[name]) for name in CHUNK_COLUMNS}

@@ -57,13 +57,13 @@ def _judge(segments: DataFrame) -> DataFrame:
         "*", F.max("limits").over(whole_cursor).alias("cursor_limits"), due_time.alias("new_due_time")
     ).drop("limits", "due_time")
     timed = spread.withColumnsRenamed({"cursor_limits": "limits", "new_due_time": "due_time"})
-    is_asked_for = _is_true(F.array_contains("limits.redelivered", F.col("consumer_id")))
+    is_requested = _is_true(F.array_contains("limits.redelivered", F.col("consumer_id")))
     has_fallen_due = _is_true(F.col("due_time") <= F.col("limits.now"))
     is_unseen = _is_true(is_named & F.col("back.is_unseen"))
     counted = timed.select(
         "*",
-        _is_true(is_pending & (is_asked_for | has_fallen_due)).alias("is_returned"),
-        _is_true(is_pending & (is_asked_for | (has_fallen_due & ~is_unseen))).alias("is_counted"),
+        _is_true(is_pending & (is_requested | has_fallen_due)).alias("is_returned"),
+        _is_true(is_pending & (is_requested | (has_fallen_due & ~is_unseen))).alias("is_counted"),
     )
     is_single_active, is_counted = F.col("limits.is_single_active"), F.col("is_counted")
     is_returned = F.col("is_returned")

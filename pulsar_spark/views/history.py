@@ -103,7 +103,7 @@ def _done_by_broker(rounds: DataFrame, deliveries: DataFrame) -> DataFrame:
 def _requested(rounds: DataFrame, requests: DataFrame) -> DataFrame:
     replies = rounds.filter(F.col("kind") == "reply")
     refused = replies.filter(F.col("error").isNotNull()).select("request_id")
-    in_vain = replies.filter(F.col("text") == _NOTHING).select("request_id")
+    without_effect = replies.filter(F.col("text") == _NOTHING).select("request_id")
     is_cancel = F.coalesce(F.col("properties")[CANCEL] == "true", F.lit(False))
     is_of_waiting = is_cancel | (F.col("kind") == "reschedule")
     event = F.create_map(*(F.lit(word) for pair in EVENTS.items() for word in pair))[F.col("kind")]
@@ -115,8 +115,8 @@ def _requested(rounds: DataFrame, requests: DataFrame) -> DataFrame:
     return (
         requests.filter(F.col("kind").isin(*EVENTS))
         .join(refused, on="request_id", how="left_anti")
-        .join(in_vain.withColumn("is_in_vain", F.lit(True)), on="request_id", how="left")
-        .filter(~is_of_waiting | F.col("is_in_vain").isNull())
+        .join(without_effect.withColumn("has_no_effect", F.lit(True)), on="request_id", how="left")
+        .filter(~is_of_waiting | F.col("has_no_effect").isNull())
         .select(
             F.col("request_time").alias("time"),
             event.alias("event"),

@@ -135,8 +135,8 @@ class _Waiter:
             return self._due.look(entries) == WAITS
         firsts, lasts = np.array([range_[:2] for range_ in self._ranges], np.int64).reshape(-1, 2).T
         at = np.searchsorted(firsts, entries.positions, "right") - 1
-        is_held = (at >= 0) & (entries.positions <= np.append(lasts, DONE)[at])
-        return ~is_held & (entries.positions > self._mark_delete)
+        has_range = (at >= 0) & (entries.positions <= np.append(lasts, DONE)[at])
+        return ~has_range & (entries.positions > self._mark_delete)
 
     def moved(self, window: Window) -> Iterator[tuple[int, int, str]]:
         """Entries that wait for it until another time, or that its rows name singly: deliver time, position,

@@ -102,7 +102,7 @@ def test_what_must_be_read_through_delta_is_not_read(spark, layout, topic, monke
     many = [PositionRange(0, at, at) for at in range(0, 10, 2)]
     assert read(spark, layout, topic, many) is not None
     with monkeypatch.context() as patched:
-        patched.setattr(published_files, "MOST_FILES", 1)
+        patched.setattr(published_files, "MOST_DIRECT_FILES", 1)
         assert read(spark, layout, topic, many) is None
     with monkeypatch.context() as patched:
         patched.setattr(stretches, "_MOST_PARTS", 1)

@@ -151,9 +151,9 @@ def cancel(
     """Cancel waiting messages: they are acknowledged and never delivered. Messages that were delivered meanwhile are
     not changed.
     """
-    with _progress("cancelling") as tell:
+    with _progress("cancelling") as show_progress:
         done = admin(root, timeout).cancel_scheduled(
-            topic, every=every, reason=reason, dry_run=dry_run, tell=tell, **chosen
+            topic, every=every, reason=reason, dry_run=dry_run, tell=show_progress, **chosen
         )
     _print_done("cancelled", done, as_json)
 
@@ -176,7 +176,7 @@ def reschedule(
     as_json: Json = False,
 ):
     """Change the deliver time of waiting messages. Messages that were delivered meanwhile are not changed."""
-    with _progress("rescheduling") as tell:
+    with _progress("rescheduling") as show_progress:
         done = admin(root, timeout).reschedule(
             topic,
             to=parse_time("--to", to),
@@ -184,7 +184,7 @@ def reschedule(
             every=every,
             reason=reason,
             dry_run=dry_run,
-            tell=tell,
+            tell=show_progress,
             **chosen,
         )
     _print_done("moved", done, as_json)

@@ -55,7 +55,7 @@ class Entry(NamedTuple):
         return self.whole is not None and self.whole.error is not None
 
 
-class Places(NamedTuple):
+class CommitPlaces(NamedTuple):
     """Where a commit puts its messages, in order; batch indexes are -1 outside a batch. The commit's version completes
     the ids.
     """
@@ -71,7 +71,7 @@ class Places(NamedTuple):
 
 def publish_rows(
     entries: list[Entry], publish_id: str, producer_name: str, schema_version: int | None = None
-) -> tuple[pa.Table, Places]:
+) -> tuple[pa.Table, CommitPlaces]:
     """The rows of a publish commit, and the place of each row's message."""
     next_entry_id: dict[int, Iterator[int]] = defaultdict(itertools.count)
     sizes = np.array([len(entry.messages) for entry in entries])
@@ -115,7 +115,7 @@ def publish_rows(
         given[name] = column(name, [each and each.get(name) for each in further])
     written = pa.schema([field for field in MESSAGES.schema if field.name in given or field.name in DELIVERED])
     arrays = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in written]
-    places = Places(entry_ids.tolist(), batch_indexes.tolist(), partitions.tolist())
+    places = CommitPlaces(entry_ids.tolist(), batch_indexes.tolist(), partitions.tolist())
     return pa.Table.from_arrays(arrays, schema=written), places
 
 

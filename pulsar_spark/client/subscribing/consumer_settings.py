@@ -15,7 +15,7 @@ from pulsar_spark.client.model.policies import (
 )
 from pulsar_spark.client.schema.payloads import PayloadOpener
 from pulsar_spark.errors import InvalidConfiguration, named
-from pulsar_spark.protocol.chunks.chunking import AUTO_ACK_OLDEST, EXPIRE_TIME_MS, MAX_PENDING
+from pulsar_spark.protocol.chunks.chunk_limits import ChunkLimits
 from pulsar_spark.protocol.policies.compaction import IS_READ_COMPACTED, reads_compacted_refusal
 from pulsar_spark.protocol.redelivery.letters import DEFAULT_MAX_REDELIVER_COUNT
 from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
@@ -27,24 +27,6 @@ DEAD_LETTER_UNACKED_TIMEOUT_MS = 30_000
 """The default timeout of a consumer with a dead letter policy (0.6)."""
 GROWS_FROM = 1000
 """The (default) receiver queue size from which on a queue grows (protocol.subscriptions.permits)."""
-
-
-class ChunkLimits(NamedTuple):
-    """Limits for incomplete chunked messages (semantics 1.9, 1.14, 1.15): number (0 or less: any), whether the oldest
-    above it is acknowledged, and lifetime in ms (0: unlimited).
-    """
-
-    max_pending_chunked_message: int = 10
-    auto_ack_oldest_chunked_message_on_queue_full: bool = False
-    expire_time_of_incomplete_chunked_message_ms: int = 60_000
-
-    def request_properties(self) -> dict[str, str]:
-        """The limits as properties of the subscribe request; the broker applies them."""
-        return {
-            MAX_PENDING: str(self.max_pending_chunked_message),
-            AUTO_ACK_OLDEST: str(self.auto_ack_oldest_chunked_message_on_queue_full).lower(),
-            EXPIRE_TIME_MS: str(self.expire_time_of_incomplete_chunked_message_ms),
-        }
 
 
 class ConsumerSettings(NamedTuple):

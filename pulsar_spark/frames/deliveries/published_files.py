@@ -22,7 +22,7 @@ from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import DELIVERED, MESSAGES
 from pulsar_spark.transforms.stretches import Stretches, numbers
 
-MOST_FILES = 32
+MOST_DIRECT_FILES = 32
 """Above this number of files Spark lists them with a job."""
 MOST_BORDERS = 8
 """The most comparisons per row; with more stretches a join is as fast."""
@@ -104,16 +104,16 @@ def _parts(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange]) 
     for partition, of_partition in by_partition(ranges).items():
         spans = [(each.first, each.last) for each in of_partition]
         for run, stretches in ledgers.spans_of(topic.topic_id, partition, spans):
-            if len(parts) == MOST_FILES or not is_as_published(topic.path, run):
+            if len(parts) == MOST_DIRECT_FILES or not is_as_published(topic.path, run):
                 return None
             firsts, lasts = np.array([*stretches], np.int64).T - run.to_position
             parts.append(_Part(partition, run, firsts, lasts))
-    are_plain = all(_is_plain(topic, part.run) for part in parts)
+    are_plain = all(_is_found_by_path(topic, part.run) for part in parts)
     is_one_run_each = len({(part.partition, part.name) for part in parts}) == len(parts)
     return parts if parts and are_plain and is_one_run_each else None
 
 
-def _is_plain(topic: Topic, run: Run) -> bool:
+def _is_found_by_path(topic: Topic, run: Run) -> bool:
     """Whether Spark finds the file of *run* by its path, and its name and partition."""
     folders, _, name = run.path.rpartition("/")
     is_found = not topic.partitions or "/" not in folders

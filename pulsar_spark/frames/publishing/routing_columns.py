@@ -53,7 +53,7 @@ def _given_or(routed: Column, columns: set[str], partitions: list[int]) -> Colum
                 F.lit("partition "),
                 given.cast("string"),
                 F.lit(
-                    f"  does not exist: this publish writes to {partitions[0]} to {partitions[-1]}; correct "
+                    f" does not exist: this publish writes to {partitions[0]} to {partitions[-1]}; correct "
                     "the column or leave it out"
                 ),
             ),

@@ -131,7 +131,7 @@ def _at_once(payloads: pa.Array, values: Mapping[str, Sequence]) -> dict[int, by
     return dict(zip(small, uncompress_at_once(stored, [values["uncompressed_size"][at] for at in small])))
 
 
-def _is_plain(batch: Sequence[pa.Array]) -> Iterator[bool]:
+def _has_no_encoding(batch: Sequence[pa.Array]) -> Iterator[bool]:
     _, compression, _, keys, *_ = batch
     return (not (name or key) for name, key in zip(values_of(compression), values_of(keys)))
 
@@ -186,7 +186,7 @@ def register_plain_payload(
     ) -> Iterator[pa.Array]:
         decoder = PayloadDecoder(make_key_reader(decoding.key_reader))
         for batch in batches:
-            rows = zip(_plain_rows(decoder, batch), batch[0], _is_plain(batch), strict=True)
+            rows = zip(_plain_rows(decoder, batch), batch[0], _has_no_encoding(batch), strict=True)
             read = ((stored.as_py() if is_plain else plain, None) for (plain, _), stored, is_plain in rows)
             yield from (piece.field("payload") for piece in in_pieces(read, PLAIN))
 

@@ -33,6 +33,14 @@ class ChunkLimits(NamedTuple):
             max(int(properties.get(EXPIRE_TIME_MS, 0)), 0),
         )
 
+    def request_properties(self) -> dict[str, str]:
+        """The limits as properties of a subscribe request; :meth:`of` reads them."""
+        return {
+            MAX_PENDING: str(self.most),
+            AUTO_ACK_OLDEST: str(self.auto_acks).lower(),
+            EXPIRE_TIME_MS: str(self.expire_ms),
+        }
+
 
 def begun_too_early(expire_ms: int, now: int) -> int:
     """The latest publish time of a chunk 0 whose message has expired at *now* (microseconds).

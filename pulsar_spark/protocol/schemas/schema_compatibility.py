@@ -87,8 +87,8 @@ def refusal(kept: Sequence[SchemaInfo], new: SchemaInfo, strategy: str) -> str |
     """
     if strategy == _ALWAYS:
         return None
-    held_against = kept if strategy.endswith(_TRANSITIVE) else kept[-1:]
-    return next((why for old in reversed(held_against) if (why := _misfit(old, new, strategy))), None)
+    compared = kept if strategy.endswith(_TRANSITIVE) else kept[-1:]
+    return next((why for old in reversed(compared) if (why := _misfit(old, new, strategy))), None)
 
 
 def consumer_refusal(kept: Sequence[SchemaInfo], new: SchemaInfo, strategy: str) -> str | None:

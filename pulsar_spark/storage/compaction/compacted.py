@@ -268,5 +268,5 @@ def replace_rows(view: CompactedView, horizons: Mapping[int, int], adds: list[di
     said |= {REMOVED: facts.removed, SUCCEED_TIME_MS: now_micros() // 1000, DURATION_MS: facts.duration_ms}
     if commit(view.path, [view.version + 1], adds, said, view.removes(horizons)) is None:
         raise NotAllowedError(f"{str(view.path)!r}: {IN_PROGRESS}: another one was faster; try again")
-    for _ in remove_unseen(view.path, time.time() - GRACE_SECONDS, frozenset()):
-        """What left the view long ago goes."""
+    for _ in remove_unseen(view.path, time.time() - GRACE_SECONDS, frozenset()):  # files that left the view long ago
+        pass

@@ -181,12 +181,6 @@ class AppendTable:
         commits = self._log.commits(seen, self._known)
         return all(commit.transactions.get(app_id, version - 1) < version for commit in commits)
 
-    def _append(
-        self, rows: pa.Table, transactions: dict[str, int], goes_on: Callable[[int], bool] = lambda seen: True
-    ) -> int:
-        self._update()
-        return self._commit(write_files(self._folder, rows, self._is_partitioned), transactions, goes_on)
-
     def _commit(
         self,
         adds: list[dict],
