@@ -33,10 +33,10 @@ blocked (4.4, 4.5). The driver stores the result and computes none of it again. 
 | which rules it has after a restart | 2.4 | key_shared.restore | key_shared.kept_rules |
 | who may join others of Key_Shared | 2.4 | key_shared.refusal_of | key_shared.meta_refusal |
 | who owns which hashes as a consumer joins | 2.24-2.29 | key_shared.take_in | key_shared.owners_with |
-| who owns which hashes as one leaves | 2.24-2.29 | key_shared.let_go | key_shared.owners_without |
+| who owns which hashes as one leaves | 2.24-2.29 | key_shared.release_hashes | key_shared.owners_without |
 | who owns which hashes after a restart | 2.24-2.29 | key_shared.restore | kept_owners.kept_selector |
 | which consumers are newcomers | 2.32, 2.35 | key_shared.take_in | key_shared.join_position |
-| which are newcomers no longer as others leave | 2.34 | key_shared.let_go | key_shared.still_recent |
+| which are newcomers no longer as others leave | 2.34 | key_shared.release_hashes | key_shared.still_recent |
 | which newcomers have caught up | 2.34 | gather._Gathering.look_at | draining.caught_up |
 | which consumer an entry belongs to | 2.23, 2.31 | keyed.owners_of | hash_ranges.Owners |
 | which hashes drain | 2.41, 0.22 | keyed.Keyed._what_waits | draining.DrainingHashes |

@@ -395,7 +395,7 @@ def test_on_key_shared_ranges_are_exact_while_there_are_chunks_to_pass_over(engi
 
 
 def test_what_nobody_needs_is_forgotten_and_read_again_where_it_is(engine, monkeypatch):
-    monkeypatch.setattr(chunk_groups, "WORTH_LETTING_GO", 2)
+    monkeypatch.setattr(chunk_groups, "FORGET_FROM", 2)
     engine.round(join(permits=999), START)
     for number in range(10):
         publish(engine, f"u{number}:0:2 x u{number}:1:2")

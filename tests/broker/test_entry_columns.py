@@ -65,6 +65,6 @@ def test_the_block_that_was_asked_for_longest_ago_goes(column):
 def test_what_everybody_has_passed_goes(column):
     column.between(0, 15)
     for passed, read in ((7, [(0, 15)]), (8, [(0, 15), (5, 6)])):
-        column.let_go(passed)
+        column.drop_before(passed)
         assert column.between(5, 6).tolist() == said([5, 6])
         assert column._ledgers.read == read

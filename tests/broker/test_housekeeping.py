@@ -126,7 +126,7 @@ def test_a_broker_keeps_house_unless_it_is_told_not_to(tmp_path):
 
 def test_who_was_taken_over_does_nothing(engine):
     keeper = housekeeper(engine)
-    BundleLease(engine.layout, "me").let_go()
+    BundleLease(engine.layout, "me").release()
     assert BundleLease(engine.layout, "other").take()
     before = [TableLog(path).latest() for path in _tables(engine)]
     keeper.look()

@@ -19,9 +19,9 @@ def test_a_lease_has_one_holder_until_it_lets_go(layout):
     assert first.take() and first.take()
     assert not second.take()
     assert second.holder().broker_id == "first"
-    second.let_go()
+    second.release()
     assert not second.take(), "only the holder may end its lease"
-    first.let_go()
+    first.release()
     assert second.take()
 
 
@@ -63,11 +63,11 @@ def test_a_lease_that_is_wanted_is_the_other_s_when_its_holder_hands_it_over(lay
     assert first.take(hands_over=True) and first.is_wanted
     assert second.has_requested(second.holder()) and second.holder().broker_id == "first"
     assert not second.take() and not third.take()
-    first.let_go()
+    first.release()
     assert not third.take() and not first.take()
     assert second.holder().broker_id == "second"
     assert second.take(hands_over=True) and not second.is_wanted
-    second.let_go()
+    second.release()
     assert third.take()
 
 
@@ -77,7 +77,7 @@ def test_who_does_not_hand_over_renews_a_lease_without_the_wish(layout):
     second.request()
     assert first.take() and not first.is_wanted
     assert not second.has_requested(second.holder())
-    first.let_go()
+    first.release()
     assert second.holder() is None
 
 
@@ -87,7 +87,7 @@ def test_who_wants_a_lease_no_more_does_not_get_it(layout):
     second.request()
     second.withdraw()
     assert first.take(hands_over=True) and not first.is_wanted
-    first.let_go()
+    first.release()
     assert second.holder() is None
 
 
@@ -101,7 +101,7 @@ def test_a_lease_that_nobody_wants_says_what_it_always_said(layout):
         second.request,
         second.withdraw,
         second.request,
-        first.let_go,
+        first.release,
     ):
         change()
     assert second.take()
@@ -120,7 +120,7 @@ def test_a_lease_that_was_handed_over_to_a_process_that_is_gone_is_free(layout):
     said = subprocess.run([sys.executable, "-c", code, str(layout.root)], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "True"
     first.take(hands_over=True)
-    first.let_go()
+    first.release()
     assert BundleLease(layout, "next").take()
 
 

@@ -24,7 +24,7 @@ def test_an_idle_broker_ends_when_another_has_its_lease(tmp_path, monkeypatch):
     assert served.begin(standby_seconds=0)
 
     def is_taken() -> bool:
-        ours.let_go()  # as if it had run out while the machine slept
+        ours.release()  # as if it had run out while the machine slept
         return theirs.take()
 
     eventually(is_taken)

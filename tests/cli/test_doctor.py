@@ -82,7 +82,7 @@ def test_broker_status_has_an_exit_code(run, layout):
     assert "somebody serves" in run("broker", "status")
     found = json.loads(run("broker", "status", "--json"))
     assert found["broker_id"] == "somebody" and 0 < found["lease_ms"] <= 10_000
-    lease.let_go()
+    lease.release()
     run("broker", "status", code=3)
 
 

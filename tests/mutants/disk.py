@@ -217,7 +217,7 @@ MUTANTS = (
         "fork-holds-locks",
         "a forked child keeps its parent's locks, so the parent never counts as gone",
         "storage/processes/held_file.py",
-        "        held.let_go()\n\n\nos.register",
+        "        held.close()\n\n\nos.register",
         "        pass\n\n\nos.register",
         "tests/storage/test_held_files.py::test_a_fork_holds_nothing_of_its_parent_s",
     ),

@@ -101,7 +101,7 @@ def test_groups_are_the_same_however_they_are_read(stored, monkeypatch, seed):
         new = run(begin, end - begin)
         ledgers.add(new._replace(chunks_from=groups.chunks_from(new)))
         if dice.random() < 0.3:
-            groups.let_go(dice.randrange(end))
+            groups.forget_before(dice.randrange(end))
         if dice.random() < 0.3:
             groups = ChunkGroups("table", ledgers)
         first, expected = dice.randrange(end), folded(stored[:end])

@@ -14,7 +14,7 @@ def test_it_stays_fenced_when_the_other_has_left(layout):
     ours, theirs, newcomer = (ExclusiveClaim(path, TOPIC, name) for name in ("ours", "theirs", "newcomer"))
     assert ours.take() and ours.check() is None
     assert theirs.take(is_fencing=True)
-    theirs.let_go()
+    theirs.release()
     with pytest.raises(ProducerFenced, match="'theirs'"):
         ours.check()
     assert newcomer.check() is None, "nobody has the topic for himself any more"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_spark.storage.processes.held_file import HeldFile, hold, is_let_go, opened
+from pulsar_spark.storage.processes.held_file import HeldFile, has_holder_ended, hold, opened
 
 pytestmark = pytest.mark.local_disk
 
@@ -45,15 +45,15 @@ def is_free(path: Path) -> bool:
 def test_a_process_is_gone_when_it_has_ended_and_no_sooner(tmp_path):
     path, found = tmp_path / "clients/c", []
     with another_process(lambda: hold(path)):
-        assert not is_let_go(path, found.append) and path.exists()
-    assert is_let_go(path, found.append) and found == [path]
+        assert not has_holder_ended(path, found.append) and path.exists()
+    assert has_holder_ended(path, found.append) and found == [path]
 
 
 def test_a_fork_holds_nothing_of_its_parent_s(tmp_path):
     held = HeldFile(tmp_path / "clients/c")
     with another_process():
         assert not is_free(held.path)
-        held.let_go()
+        held.close()
         assert is_free(held.path)
 
 

@@ -185,7 +185,7 @@ def test_a_lease_is_held_until_it_was_the_same_for_long_enough(layout):
     now["second"] += lease_module.LEASE_SECONDS
     assert second.take()
     assert not first.take(), "one that was stopped meanwhile finds it taken"
-    second.let_go()
+    second.release()
     assert first.take(), "at once"
 
 

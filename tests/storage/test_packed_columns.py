@@ -168,11 +168,11 @@ def test_what_is_let_go_of_is_read_again_for_who_asks(monkeypatch):
             for each in runs[known : known + more]:
                 ledgers.add(each)
             known = min(known + more, len(runs))
-            ledgers.let_go(drawn.randint(0, end), read)
+            ledgers.drop_before(drawn.randint(0, end), read)
         for name in drawn.choices(list(asked), k=6):
             at = drawn.choice(positions)
             assert asked[name](ledgers, at) == asked[name](whole, at), (name, at)
-    ledgers.let_go(end, read)
+    ledgers.drop_before(end, read)
     assert len(ledgers) == 60 and not ledgers._firsts and ledgers.end_position == end
     ledgers.add(run(end)._replace(ledger_id=31))
     assert ledgers.messages_before(end + 1) == whole.messages_before(end) + 1 and len(ledgers._firsts) == 1

@@ -244,7 +244,7 @@ def test_nothing_is_mended_while_a_broker_serves(engine, admin):
     lease.take()
     with pytest.raises(NotAllowedError, match="somebody.*stop it first"):
         admin.repair()
-    lease.let_go()
+    lease.release()
     assert admin.repair()[0]["is_done"]
 
 

@@ -105,7 +105,7 @@ def test_a_lease_that_is_none_is_said_kept_aside_and_free(tmp_path, junk, caplog
     lies_there = first.path.with_name(aside)
     assert lies_there.is_dir() if junk is FOLDER else lies_there.is_fifo() if junk is PIPE else True
     assert not isinstance(junk, bytes) or lies_there.read_bytes() == junk
-    first.let_go()
+    first.release()
     assert BundleLease(layout, "second").take() and len(kept(first.path)) == 1
 
 

@@ -114,7 +114,7 @@ class Bundle(Topics):
             if visible is None:
                 cursor.chunked.settle()
 
-    def let_go_of_chunks(self, topics: Iterable[str]) -> None:
+    def forget_chunks(self, topics: Iterable[str]) -> None:
         """Forget chunks of these topics that no cursor needs."""
         for state in (self.topics[name] for name in topics if name in self.topics):
             for partition, groups in state.chunk_groups.items():
@@ -122,9 +122,9 @@ class Bundle(Topics):
                     continue
                 here = (cursor for cursor in self.cursors_of(state.topic.topic_id) if cursor.key.partition == partition)
                 needed = min((cursor.visible_mark_delete + 1 for cursor in here), default=groups.last_position + 1)
-                groups.let_go(needed)
+                groups.forget_before(needed)
 
-    def let_go_of_runs(self) -> None:
+    def forget_runs(self) -> None:
         """Forget the runs of entries that all cursors have passed."""
         for state in self.topics.values():
             firsts = dict.fromkeys(state.partitions, MAX_LONG)
@@ -133,8 +133,8 @@ class Bundle(Topics):
                 partition = cursor.key.partition
                 firsts[partition] = min(first, firsts.get(partition, first))
             for partition, ledgers in state.partitions.items():
-                ledgers.let_go(firsts[partition], self.stored_runs(state.topic.topic_id, partition))
-                state.let_go(partition, firsts[partition])
+                ledgers.drop_before(firsts[partition], self.stored_runs(state.topic.topic_id, partition))
+                state.drop_before(partition, firsts[partition])
 
     def stored_runs(self, topic_id: str, partition: int) -> Callable[[int], pa.Table]:
         """Reads the runs of a topic partition below a position."""
@@ -175,11 +175,11 @@ class Bundle(Topics):
 
     def promotion_facts(self) -> list[dict]:
         """Rows for changed promotions; first releases numbers that no cursor needs."""
-        self.let_go_of_numbers()
+        self.drop_numbers()
         changed = [promotion for promotion in self.promotions.values() if promotion.is_changed]
         return [fact for promotion in changed for fact in promotion_rows(promotion, *promotion.take_changes())]
 
-    def let_go_of_numbers(self) -> None:
+    def drop_numbers(self) -> None:
         """Release promoted numbers that no cursor needs."""
         changed = [promotion for promotion in self.promotions.values() if promotion.is_changed]
         if changed:
@@ -188,7 +188,7 @@ class Bundle(Topics):
                 first = lane.mark_delete + 1 - DUE_BASE
                 needed[lane.promotion] = min(needed.get(lane.promotion, first), first)
             for promotion in changed:
-                promotion.let_go(needed.get(promotion, promotion.count))
+                promotion.drop_before(needed.get(promotion, promotion.count))
 
     def drop_promoted(self) -> None:
         """Drop released entries from the delay index; call it after the commit that released them."""

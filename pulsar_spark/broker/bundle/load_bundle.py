@@ -87,7 +87,7 @@ def load_bundle(
     for key in latest.cursors:
         if key.topic_id in by_id:
             bundle.cursors[key] = _load_cursor(bundle, latest, key)
-    bundle.let_go_of_numbers()
+    bundle.drop_numbers()
     bundle.waiting_letters = WaitingLetters(latest)
     _load_waiting_requests(bundle, latest)
     return bundle

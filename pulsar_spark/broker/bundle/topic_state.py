@@ -62,11 +62,11 @@ class TopicState:
             found = self.entry_times[partition] = EntryColumn(self.ledgers(partition), read, np.int64)
         return found
 
-    def let_go(self, partition: int, position: int) -> None:
+    def drop_before(self, partition: int, position: int) -> None:
         """Drop cached columns of entries before *position*."""
         for columns in (self.entry_hashes, self.entry_times):
             if partition in columns:
-                columns[partition].let_go(position)
+                columns[partition].drop_before(position)
 
     def chunks(self, partition: int) -> ChunkGroups:
         found = self.chunk_groups.get(partition)

@@ -9,7 +9,7 @@ from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.due_moves import stop_waiting, wait_again
 from pulsar_spark.broker.gathering.unread_slices import honours_delays
-from pulsar_spark.broker.key_shared.key_shared import Newcomer, let_go, newcomer_of, refusal_of, take_in
+from pulsar_spark.broker.key_shared.key_shared import Newcomer, newcomer_of, refusal_of, release_hashes, take_in
 from pulsar_spark.broker.requests.drafts import CursorDraft, Removed
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.request_handler import RequestHandler, number_of
@@ -101,7 +101,7 @@ class Members(RequestHandler):
         refused = self._refusal(cursor, request, newcomer)
         if refused and cursor:
             clients = (consumer.client_id for consumer in cursor.consumers.values())
-            if self._let_go(self.bundle.liveness.look_at(clients)):
+            if self._remove_lost(self.bundle.liveness.look_at(clients)):
                 refused = self._refusal(cursor, request, newcomer)
         if refused:
             error = error_named(refused[0])
@@ -220,7 +220,7 @@ class Members(RequestHandler):
 
     def end_leases(self, gone: Collection[str] = ()) -> None:
         """Remove consumers whose lease ended, and those of clients known to be *gone*."""
-        self._let_go(gone)
+        self._remove_lost(gone)
         for client_id in list(ended_leases(self.bundle.leases, self.draft.now)):
             if self.bundle.liveness.has_sign(client_id):
                 self.bundle.renew_lease(client_id, self.draft.now)
@@ -228,7 +228,7 @@ class Members(RequestHandler):
             self._leave_client(client_id, "lease ended")
             del self.bundle.leases[client_id]
 
-    def _let_go(self, gone: Collection[str]) -> bool:
+    def _remove_lost(self, gone: Collection[str]) -> bool:
         """Remove consumers of clients known to be gone; returns whether there were any."""
         for client_id in gone:
             self._leave_client(client_id, "process gone")
@@ -265,7 +265,7 @@ class Members(RequestHandler):
         cursor.last_active = self.draft.now
         draft.changed_consumers.discard(consumer_id)
         draft.is_changed = True
-        let_go(cursor, consumer_id, draft)
+        release_hashes(cursor, consumer_id, draft)
         if cursor.chunked:
             cursor.chunked.begin_anew(consumer_id)
         self._choose_active(cursor, draft)

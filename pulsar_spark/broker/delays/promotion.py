@@ -149,14 +149,14 @@ class Promotion:
             return self.count
         return found.first + int(np.searchsorted(self._entries.of(found).times, instant))
 
-    def let_go(self, needed_from: int) -> None:
+    def drop_before(self, needed_from: int) -> None:
         """Release numbers below *needed_from*."""
         self._needed_from = needed_from
         while len(self.checkpoints) > 1 and self.checkpoints[0].last < needed_from:
             first = self.checkpoints.pop(0).first
             self._changed.discard(first)
             self._gone.add(first)
-        self._entries.let_go(needed_from)
+        self._entries.forget_before(needed_from)
 
     def drop_from_index(self) -> None:
         """Drop released entries from the index. Call it after their round's commit, as a crash must not bring them

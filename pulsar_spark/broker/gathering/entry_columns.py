@@ -62,7 +62,7 @@ class EntryColumn:
             found[missing] = self._look_up(positions[missing])
         return found
 
-    def let_go(self, position: int) -> None:
+    def drop_before(self, position: int) -> None:
         """Drop values before *position*."""
         for number in [number for number in self._blocks if (number + 1) * BLOCK_ENTRIES <= position]:
             del self._blocks[number]

@@ -67,7 +67,7 @@ def take_in(cursor: Cursor, newcomer: Newcomer, draft: CursorDraft) -> None:
         cursor.recently_joined[consumer_id] = position
 
 
-def let_go(cursor: Cursor, consumer_id: str, draft: CursorDraft) -> None:
+def release_hashes(cursor: Cursor, consumer_id: str, draft: CursorDraft) -> None:
     """Give the hashes of a consumer that left to others."""
     if cursor.selector is None:
         return

@@ -205,8 +205,8 @@ class Keyed(ABC):
 
 def permits_of(draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer]) -> dict[str, int]:
     """Permits of each consumer that may receive, or may be unblocked by this round."""
-    may_let_go = draft.may_let_go(changes)
-    return {taker.consumer_id: taker.permits for taker in takers if may_let_go or not taker.is_blocked}
+    may_unblock = draft.may_unblock(changes)
+    return {taker.consumer_id: taker.permits for taker in takers if may_unblock or not taker.is_blocked}
 
 
 @lru_cache(maxsize=4096)

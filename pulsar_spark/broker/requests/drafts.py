@@ -138,14 +138,14 @@ class RoundDraft:
             draft = self.cursors[cursor.key] = CursorDraft(cursor)
         return draft
 
-    def may_let_go(self, changes: CursorDraft) -> bool:
+    def may_unblock(self, changes: CursorDraft) -> bool:
         """May requests or returns unblock consumers? The plan decides."""
         return changes.has_work or any(due <= self.now for due in changes.cursor.returns_at())
 
     def reads(self, changes: CursorDraft) -> bool:
         """May the cursor deliver new entries? Limits of unacknowledged messages do not stop redeliveries (4.5)."""
         cursor = changes.cursor
-        return not cursor.is_blocked_by_broker and (not cursor.is_blocked or self.may_let_go(changes))
+        return not cursor.is_blocked_by_broker and (not cursor.is_blocked or self.may_unblock(changes))
 
     def reply(
         self, request: Request, key: CursorKey | None = None, *, error: str | None = None, text: str | None = None

@@ -223,11 +223,11 @@ class Rounds:
         """After the commit: forget what is not needed, write letters, and return the result."""
         bundle = self.bundle
         bundle.drop_promoted()
-        bundle.let_go_of_chunks(
+        bundle.forget_chunks(
             {str(state.topic.name) for state in moved} | {changes.cursor.topic for changes in draft.cursors.values()}
         )
         if is_snapshot:
-            bundle.let_go_of_runs()
+            bundle.forget_runs()
         self._waiting += self._of_ours(write_projections(bundle, draft.number, bundle.now, rows.facts))
         entries = sum(fact["last"] - fact["first"] + 1 for fact in rows.facts if fact["kind"] == "letter")
         expired = sum(changes.expired for changes in draft.cursors.values())

@@ -80,7 +80,7 @@ class LeaseKeeper:
         if thread is not threading.current_thread():
             thread.join(JOIN_SECONDS)
         try:
-            self._lease.let_go()
+            self._lease.release()
         except OSError as failed:
             log.warning(
                 "the lease of %s could not be released and ends by itself in %g s: %s",

@@ -102,7 +102,7 @@ class Shared:
             for broker in list(self.brokers.values()):
                 broker.stop()
             for folder in list(self.brokers):
-                self._let_go(folder)
+                self._release(folder)
             self._sign().change(lambda said: {"broker_id": self.broker_id, "is_held": False})
             self._remove(self._path(self.broker_id))
 
@@ -142,7 +142,7 @@ class Shared:
         decided = share(self.broker_id, served, len(free))
         for folder in decided.give_up:
             log.info("broker %s gives bundle %s to another broker", self.broker_id, self._slice(folder))
-            self._let_go(folder)
+            self._release(folder)
         for folder in free[: decided.take]:
             if not self._stopping.is_set():
                 self._take(folder)
@@ -177,7 +177,7 @@ class Shared:
         except Exception as failed:  # other bundles are still served
             self._leave_alone(folder, failed)
 
-    def _let_go(self, folder: str) -> None:
+    def _release(self, folder: str) -> None:
         broker = self.brokers.pop(folder)
         broker.close()
         if broker.failure is not None:
@@ -187,7 +187,7 @@ class Shared:
         """Release bundles whose brokers stopped or failed."""
         for folder, broker in list(self.brokers.items()):
             if broker.is_stopping:
-                self._let_go(folder)
+                self._release(folder)
                 if self._available_now and broker.failure is None and not broker.is_handed_over:
                     self._done[folder] = broker
 

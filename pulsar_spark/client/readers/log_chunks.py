@@ -41,7 +41,7 @@ class LogChunks:
         if self._last is None or self._last[0] != run:
             self._last = run, self._add(run)
         added = self._last[1]
-        self._groups.let_go(added.first_position)
+        self._groups.forget_before(added.first_position)
         firsts, lasts = self._groups.units(added.first_position, added.last_position)
         shift, parts = added.to_position, Positions(self._groups.parts(added.first_position, added.last_position))
         others = [

@@ -64,7 +64,7 @@ class Access:
         """Leave the topic, or stop waiting for it. A second call does nothing."""
         try:
             if self.is_alone:
-                self.claim.let_go()
+                self.claim.release()
         finally:
             self._producers.leave()
 

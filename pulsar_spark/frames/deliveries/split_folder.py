@@ -10,7 +10,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from pulsar_spark.storage.processes.held_file import HeldFile, is_let_go
+from pulsar_spark.storage.processes.held_file import HeldFile, has_holder_ended
 
 PREFIX = "pulsar_spark_split_"
 _HELD = ".held"
@@ -41,7 +41,7 @@ class SplitFolder:
             return
         _remove(self.path)
         if self._held is not None:
-            self._held.let_go()
+            self._held.close()
 
 
 def _remove(folder: Path) -> None:
@@ -59,4 +59,4 @@ def _remove_left(place: str) -> None:
         _looked_in.add(place)
         for folder in Path(place).glob(f"{PREFIX}*"):
             if not folder.is_symlink() and folder.is_dir() and folder.stat().st_uid == os.getuid():
-                is_let_go(folder / _HELD, lambda path: _remove(path.parent))
+                has_holder_ended(folder / _HELD, lambda path: _remove(path.parent))

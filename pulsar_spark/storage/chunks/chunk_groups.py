@@ -26,7 +26,7 @@ MOST_READ = 1 << 18
 MOST_RUNS = 1 << 12
 """Most runs that are read at once."""
 
-WORTH_LETTING_GO = 10_000
+FORGET_FROM = 10_000
 """From how many messages and stretches of chunks on old ones are forgotten."""
 
 STILL_OPEN = (1 << 62) - 1
@@ -147,9 +147,9 @@ class ChunkGroups:
     @property
     def is_large(self) -> bool:
         """Whether forgetting old groups is worth it."""
-        return len(self._units) + len(self._parts) >= WORTH_LETTING_GO
+        return len(self._units) + len(self._parts) >= FORGET_FROM
 
-    def let_go(self, before: int) -> None:
+    def forget_before(self, before: int) -> None:
         """Forget groups before that position if they are most of them."""
         gone = sum(int(np.searchsorted(of["last"], before)) for of in (self._units, self._parts))
         if before <= self.begin or not self._is_read or gone < (len(self._units) + len(self._parts)) // 2:

@@ -17,7 +17,7 @@ from pulsar_spark.protocol.policies.compaction import ERROR, NOT_RUN, RUNNING, S
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.compaction.compacted import IN_PROGRESS, CompactedView
 from pulsar_spark.storage.delta.commits import now_micros
-from pulsar_spark.storage.processes.held_file import holder, is_let_go, try_hold
+from pulsar_spark.storage.processes.held_file import has_holder_ended, holder, try_hold
 from pulsar_spark.storage.store.object_path import ObjectPath
 from pulsar_spark.storage.store.small_file import keep_aside, parse_object, say_unreadable, text_of, whole_number_of
 from pulsar_spark.storage.store.store import AnyPath, store_of
@@ -120,7 +120,7 @@ def _now_in_store(topic: Topic) -> tuple[bool, dict]:
 
 def _is_over(path: ObjectPath) -> bool:
     """Whether a recorded compaction's process has ended, or it was recorded too long ago."""
-    return is_let_go(path) or path.stat().st_mtime + LONGEST_SECONDS < time.time()
+    return has_holder_ended(path) or path.stat().st_mtime + LONGEST_SECONDS < time.time()
 
 
 def _in_progress(topic: Topic) -> NotAllowedError:

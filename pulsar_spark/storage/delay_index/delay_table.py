@@ -271,4 +271,4 @@ def remove_index(layout: Layout) -> None:
     try:
         DelayTable(layout).remove()
     finally:
-        lease.let_go()
+        lease.release()

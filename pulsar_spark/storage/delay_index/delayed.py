@@ -63,7 +63,7 @@ class CheckpointEntries:
     def forget(self, checkpoint: Checkpoint) -> None:
         self._known.pop(checkpoint, None)
 
-    def let_go(self, below: int) -> None:
+    def forget_before(self, below: int) -> None:
         """Forget the checkpoints that end below a number."""
         for checkpoint in [each for each in self._known if each.last < below]:
             del self._known[checkpoint]

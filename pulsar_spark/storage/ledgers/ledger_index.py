@@ -214,7 +214,7 @@ class LedgerIndex:
             self._append(topic_id, partitions, rows.filter(pc.equal(rows["topic_id"], topic_id)))
         self._version = version
         while len(self._topics) >= MOST_TOPICS:
-            self._let_go(next(iter(self._topics)))
+            self._forget_topic(next(iter(self._topics)))
         self._topics[topic_id] = partitions
         return partitions
 
@@ -240,7 +240,7 @@ class LedgerIndex:
         self._few = (version, rows) if is_few else None
         return rows if is_few else None
 
-    def _let_go(self, topic_id: str) -> None:
+    def _forget_topic(self, topic_id: str) -> None:
         """Drop a topic, which is loaded again on demand."""
         del self._topics[topic_id]
         self._foreign.pop(topic_id, None)
@@ -276,7 +276,7 @@ class LedgerIndex:
             known.extend(runs)
             if known.held > 3 * STRETCH:
                 begins = known[len(known) - STRETCH].first_position
-                known.let_go(begins, partial(stored_runs, self._path, topic_id, partition))
+                known.drop_before(begins, partial(stored_runs, self._path, topic_id, partition))
         notes = rows.filter(pc.and_(pc.equal(rows["first_position"], NO_POSITION), pc.is_valid(rows["path"])))
         self._foreign.setdefault(topic_id, set()).update(notes["path"].to_pylist())
 

@@ -26,7 +26,7 @@ class Column(Protocol):
 
     def __getitem__(self, index: int) -> object: ...
 
-    def let_go(self, count: int) -> None:
+    def drop_first(self, count: int) -> None:
         """Drop the first *count*."""
 
     def put_before(self, other: Self) -> None:
@@ -50,7 +50,7 @@ class Texts:
         self._bytes += memoryview(values.buffers()[2] or b"")[ends[0] : ends[-1]]
         self._ends.frombytes((ends[1:].astype(np.int64) + shift).tobytes())
 
-    def let_go(self, count: int) -> None:
+    def drop_first(self, count: int) -> None:
         gone = self._ends[count]
         del self._bytes[:gone], self._ends[:count]
         self._ends = array("q", (np.frombuffer(self._ends, np.int64) - gone).tobytes())
@@ -77,7 +77,7 @@ class Flags:
     def extend(self, values: pa.Array) -> None:
         self._bytes += pc.fill_null(values, False).cast(pa.uint8()).to_numpy().tobytes()
 
-    def let_go(self, count: int) -> None:
+    def drop_first(self, count: int) -> None:
         del self._bytes[:count]
 
     def put_before(self, other: Self) -> None:
@@ -105,9 +105,9 @@ class Optional:
         self._numbers.frombytes(numbers(values).tobytes())
         self._is_there.extend(values.is_valid())
 
-    def let_go(self, count: int) -> None:
+    def drop_first(self, count: int) -> None:
         del self._numbers[:count]
-        self._is_there.let_go(count)
+        self._is_there.drop_first(count)
 
     def put_before(self, other: Self) -> None:
         self._numbers[:0] = other._numbers

@@ -161,7 +161,7 @@ class PartitionLedgers:
         """The number of runs in memory."""
         return len(self._firsts)
 
-    def let_go(self, position: int, read: Callable[[int], pa.Table]) -> None:
+    def drop_before(self, position: int, read: Callable[[int], pa.Table]) -> None:
         """Drop the runs that end before *position*, unless few; *read* gives the rows below a position."""
         count = bisect_right(self._firsts, position) - (position < self.end_position)
         if count < max(FEW, len(self._firsts) // 2):
@@ -173,7 +173,7 @@ class PartitionLedgers:
         for column in self._numbers.values():
             del column[:count]
         for column in self._others.values():
-            column.let_go(count)
+            column.drop_first(count)
         del self._chunk_runs[:gone]
         self._past, self._read = past, read
 

@@ -55,7 +55,7 @@ class HeldFile:
                 raise
         if self._file is None or not _is_locked(self._path):
             self._path.unlink(missing_ok=True)
-            self.let_go()
+            self.close()
         _held.add(self)
 
     @property
@@ -90,9 +90,9 @@ class HeldFile:
         """Remove the file; a second call does nothing."""
         if self._file is not None:
             self._path.unlink(missing_ok=True)
-            self.let_go()
+            self.close()
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Close the file without removing it."""
         file, self._file = self._file, None
         if file is not None:
@@ -124,13 +124,13 @@ def _forked() -> None:
     global _process
     _process = uuid.uuid4().hex
     for held in list(_held):
-        held.let_go()
+        held.close()
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
-def is_let_go(path: AnyPath | None, do: Callable[[Path], None] = lambda path: None) -> bool:
+def has_holder_ended(path: AnyPath | None, do: Callable[[Path], None] = lambda path: None) -> bool:
     """Whether the file's process has certainly ended; calls *do* under the lock if so.
 
     False for files of this process or other machines, or if it cannot be opened. In object stores, a process of this

@@ -63,7 +63,7 @@ class BundleLease:
 
         return self._file.change(taken)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """End this broker's lease, or pass it to the broker that wants it."""
 
         def ended(said: Holder | None) -> dict | None:

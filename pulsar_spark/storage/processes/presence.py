@@ -11,7 +11,7 @@ import re
 import time
 
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.processes.held_file import hold, is_let_go, is_of_another_process_here, opened
+from pulsar_spark.storage.processes.held_file import has_holder_ended, hold, is_of_another_process_here, opened
 from pulsar_spark.storage.store.store import AnyPath
 
 FOREIGN_SECONDS = 24 * 60 * 60
@@ -40,10 +40,6 @@ class Presence:
         """Remove the file. A second call does nothing."""
         self._held.end()
 
-    def let_go(self) -> None:
-        """Close the file, as a process's end does."""
-        self._held.let_go()
-
 
 def all_signs(layout: Layout) -> dict[str, str]:
     """:func:`last_sign` of all clients in an object store."""
@@ -64,12 +60,12 @@ def is_gone(layout: Layout, client_id: str) -> bool:
     """Is the client's process surely gone? False on another machine or without a file. The file stays until
     :func:`remove_gone`, for a broker's successor.
     """
-    return is_let_go(_path_of(layout, client_id))
+    return has_holder_ended(_path_of(layout, client_id))
 
 
 def remove_gone(layout: Layout, client_id: str) -> None:
     """Remove a gone client's file, after the tables record that."""
-    is_let_go(_path_of(layout, client_id), lambda path: path.unlink(missing_ok=True))
+    has_holder_ended(_path_of(layout, client_id), lambda path: path.unlink(missing_ok=True))
 
 
 def is_watched(layout: Layout, client_id: str) -> bool:

@@ -81,7 +81,7 @@ class ExclusiveClaim:
         """Renew the claim if this producer owns it."""
         self._write_own(is_held=True)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """End the claim if this producer owns it."""
         self._write_own(is_held=False)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from filelock import FileLock
 
 from pulsar_spark.storage.delta.tables import AppendTable
-from pulsar_spark.storage.processes.held_file import hold, is_let_go, machine
+from pulsar_spark.storage.processes.held_file import has_holder_ended, hold, machine
 from pulsar_spark.storage.store.faults import is_fault_of_disk
 from pulsar_spark.storage.store.small_file import parse_object, read_small, say_unreadable, text_of
 from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
@@ -149,7 +149,7 @@ def _but_for_the_disk() -> Iterator[None]:
 
 
 def _read(path: AnyPath) -> Connected | None:
-    if is_let_go(path, lambda path: path.unlink(missing_ok=True)):
+    if has_holder_ended(path, lambda path: path.unlink(missing_ok=True)):
         return None
     try:
         said = parse_object(content := read_small(path))
