@@ -28,7 +28,8 @@ CURSOR_LEDGER = TableSpec(
             (
                 "page",
                 pa.int64(),
-                "page, range: first position of the page; the rows of a page replace all older rows of it",
+                "page, range: first position of the page; the rows of a page replace all older rows of it; null = a "
+                "range replaces what older rows said of its positions alone",
             ),
             (
                 "first",

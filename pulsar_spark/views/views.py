@@ -39,7 +39,7 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     rows = rows_of_bundles(spark, layout, CURSOR_LEDGER)
     for view in VIEWS:
         is_text = view.name in VIEW_TEXTS
-        found = spark.sql(view_text(view), rows=rows) if is_text else latest_pending_acks(rows)
+        found = spark.sql(view_text(view), rows=rows) if is_text else latest_pending_acks(rows, str(layout.root))
         found.select(*view.column_names).createOrReplaceTempView(view.name)
     for spec, rows_of in ((HASH_OWNERS, range_rows), (DRAINING_HASHES, draining_rows)):
         of_key_shared(rows, str(layout.root), spec, rows_of).createOrReplaceTempView(spec.name)
@@ -77,7 +77,7 @@ def rows_by_bundle(spark: SparkSession, layout: Layout, spec: TableSpec) -> list
     return found
 
 
-def latest_pending_acks(rows: DataFrame) -> DataFrame:
+def latest_pending_acks(rows: DataFrame, root: str) -> DataFrame:
     """The current ``pending`` and ``replay`` ranges, with the number of their entries.
 
     In the due lane they mean positions if the latest round delivered them or they are kept apart; otherwise numbers,
@@ -96,7 +96,32 @@ def latest_pending_acks(rows: DataFrame) -> DataFrame:
         "lane": F.when(~is_apart, F.col("lane")),
         "entries": F.coalesce("entries", F.col("last") - F.col("first") + 1),
     }
-    return spark.sql(of_cursors_there("{facts}"), rows=rows, facts=ranges.withColumns(named))
+    of_pages = spark.sql(of_cursors_there("{facts}"), rows=rows, facts=ranges.withColumns(named))
+    of_maps = rows.filter((F.col("kind") == "range") & F.col("page").isNull())
+    keys = of_maps.select(*CursorKey._fields).distinct()
+    schema = CURSOR_LEDGER.schema
+    return of_pages.unionByName(
+        keys.coalesce(1).mapInArrow(_pending_of_maps(root), from_arrow_schema(schema)).select(*of_pages.columns)
+    )
+
+
+def _pending_of_maps(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The rows of ``pending_acks`` of cursors whose entries are kept as a map, which rows change range by range."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keys = [CursorKey(**row) for batch in batches for row in batch.to_pylist()]
+        for layout in layouts_of(Layout(root)) if keys else ():
+            latest = read_latest(layout)
+            for key in keys:
+                held = latest.pages.get(key, {}).get(None, ())
+                same = {"kind": "range", "topic": latest.cursors[key]["topic"], **key._asdict()} if held else {}
+                found = (each._asdict() for each in held if each.status in (PENDING, REPLAY))
+                table = CURSOR_LEDGER.rows(
+                    [same | each | {"entries": each["last"] + 1 - each["first"]} for each in found]
+                )
+                yield from table.to_batches()
+
+    return read
 
 
 def of_key_shared(

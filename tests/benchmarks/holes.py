@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
-from pulsar_spark.broker.cursors.pages import MAX_PAGE_RANGES
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.acknowledgement.packed_ranges import PackedRanges
+from pulsar_spark.protocol.entries.entry_map import EntryMap
+from pulsar_spark.protocol.entries.entry_ranges import put_ranges
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.table_specs import REQUESTS
@@ -115,8 +116,10 @@ def measure_many(bench: Bench) -> Iterator[Figure]:
     rig.ask([])
     (cursor,) = rig.rounds.bundle.cursors.values()
     ((_, _, *pending),) = cursor.ranges()
-    cursor.clear()
-    cursor.load_pages(_every_second(ranges, [tuple(pending), Range(0, 0, ACKNOWLEDGED)[2:]]))
+    entries = EntryMap(cursor.mark_delete)
+    put_ranges(entries, _every_second(ranges, [tuple(pending), Range(0, 0, ACKNOWLEDGED)[2:]]))
+    entries.take_changes()
+    cursor.load_entries(entries)
     what = f"{ranges:,} ranges of a cursor"
     yield Figure(FAMILY, f"snapshot of {what}", SECONDS, [seconds(rig.rounds.take_over)])
     found = measured_apart("load", rig.layout.root, 0)
@@ -127,11 +130,10 @@ def measure_many(bench: Bench) -> Iterator[Figure]:
     yield Figure(FAMILY, f"round: 100 acknowledgements all over, {what}", SECONDS, rounds, budget=BUDGET)
 
 
-def _every_second(ranges: int, tails: list[tuple]) -> dict[int, PackedRanges]:
-    """Pages of so many ranges of an entry each, which have the *tails* in turn, by the position each begins at."""
+def _every_second(ranges: int, tails: list[tuple]) -> PackedRanges:
+    """So many ranges of an entry each, which have the *tails* in turn."""
     firsts = np.arange(ranges)
-    whole = PackedRanges(np.stack([firsts, firsts]), firsts % len(tails), tails)
-    return {first: whole[first : first + MAX_PAGE_RANGES] for first in range(0, ranges, MAX_PAGE_RANGES)}
+    return PackedRanges(np.stack([firsts, firsts]), firsts % len(tails), tails)
 
 
 def _acks_in_the_middle(rig: RoundRig, on: On, holes: int, count: int = 100) -> Callable[[], float]:

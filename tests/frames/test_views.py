@@ -13,6 +13,7 @@ from tests.admin.test_key_shared_stats import HASHES, SPLIT, A, B, commit, fligh
 
 T = {"topic": "persistent://public/default/t", "topic_id": "t-1", "partition": -1, "subscription": "s"}
 OTHER = {**T, "subscription": "other"}
+MAPPED = {**T, "subscription": "m"}
 GONE = {**T, "topic": "persistent://public/default/gone", "topic_id": "t-2"}
 
 ROUNDS = {
@@ -65,13 +66,17 @@ ROUNDS = {
             "status": "pending",
             "redelivery_count": 0,
         },
+        {**MAPPED, "kind": "cursor", "mark_delete_position": 0},
+        {**MAPPED, "kind": "range", "first": 1, "last": 9, "status": "pending", "consumer_id": "a"},
         {**T, "kind": "page", "page": 8192},
         {**T, "kind": "range", "page": 8192, "first": 8192, "last": 8199, "status": "pending", "consumer_id": "a"},
         {**T, "kind": "consumer", "consumer_id": "b", "is_removed": True},
     ],
-    # One cursor goes, and is made again; a topic goes; a page goes.
+    # One cursor goes, and is made again; a topic goes; a page goes; ranges replace a part of one.
     3: [
         {"kind": "round"},
+        {**MAPPED, "kind": "range", "first": 3, "last": 4, "status": "acknowledged"},
+        {**MAPPED, "kind": "range", "first": 5, "last": 5, "status": "replay", "redelivery_count": 1},
         {**OTHER, "kind": "cursor", "is_removed": True},
         {**GONE, "kind": "topic", "is_removed": True, "subscription": None, "partition": None},
         {**T, "kind": "page", "page": 8192, "is_removed": True},
@@ -91,10 +96,14 @@ def views(spark, layout):
 def test_the_latest_round_wins(spark, views):
     cursors = spark.sql("select subscription, mark_delete_position, round from cursors")
     assert_df_equality(
-        cursors, spark.createDataFrame([("s", 4, 2), ("other", 0, 4)], cursors.schema), ignore_row_order=True
+        cursors,
+        spark.createDataFrame([("s", 4, 2), ("other", 0, 4), ("m", 0, 2)], cursors.schema),
+        ignore_row_order=True,
     )
     pending = spark.sql("select subscription, first, last, entries, lane, status, redelivery_count from pending_acks")
     found = [("s", 7, 9, 3, None, "replay", 1), ("s", 10, 99, 4, "7", "pending", 0)]
+    of_map = [(1, 2, "pending", None), (5, 5, "replay", 1), (6, 9, "pending", None)]
+    found += [("m", first, last, last + 1 - first, None, *says) for first, last, *says in of_map]
     assert_df_equality(pending, spark.createDataFrame(found, pending.schema), ignore_row_order=True)
     consumers = spark.sql("select subscription, consumer_id, permits from consumers")
     assert_df_equality(consumers, spark.createDataFrame([("s", "a", 5)], consumers.schema), ignore_row_order=True)

@@ -181,6 +181,8 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
         found = {lane_of(page): Lane(hashes, sorted(latest.pages[key][page])) for page, hashes in lanes.items()}
         hashes = bundle.topics[cursor.topic].hashes(key.partition)
         cursor.load_lanes(LaneForm(hashes, cursor.mark_delete + 1, found))
+    elif None in latest.pages[key]:
+        cursor.load_entries(latest.pages[key][None].entries)
     else:
         cursor.load_pages(latest.pages[key])
     if row["due_floor"] is not None:

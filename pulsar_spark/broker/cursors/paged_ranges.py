@@ -14,6 +14,8 @@ from pulsar_spark.broker.key_shared.lane_form import LaneForm
 from pulsar_spark.protocol.acknowledgement.cursor import Range, take_acknowledged
 from pulsar_spark.protocol.acknowledgement.packed_ranges import PackedRanges
 from pulsar_spark.protocol.delays.delays import APART_BASE, DUE_BASE, place_apart
+from pulsar_spark.protocol.entries.entry_map import EntryMap
+from pulsar_spark.protocol.entries.entry_ranges import ranges_of
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.chunks.chunked import Chunked
@@ -27,6 +29,8 @@ class PagedRanges:
         self.mark_delete, self.read_position = mark_delete, read_position
         self.unacked = Counter()
         self.pages = Pages()
+        self.entries: EntryMap | None = None
+        """What is known of its entries where it is kept as a map; then there are no pages."""
         self.lanes: LaneForm | None = None
         """Its ranges where they are kept by lane; then there are no pages."""
         self.due: DueLane | None = None
@@ -38,6 +42,9 @@ class PagedRanges:
 
     def ranges_between(self, first: int, end: int) -> Iterator[Range]:
         """Ranges that overlap *first*..*end* - 1, on any axis, in order."""
+        if self.entries is not None:
+            yield from ranges_of(self.entries, first, end - 1)
+            return
         for page in self.pages[max(self.page_index(first), 0) :]:
             if page.first >= end:
                 return
@@ -56,6 +63,8 @@ class PagedRanges:
 
     def find(self, position: int) -> Range | None:
         """The range with *position*; None up to mark-delete, and without a state."""
+        if self.entries is not None:
+            return next(iter(ranges_of(self.entries, position, position)), None)
         if self.lanes:
             return self.lanes.find(position)
         index = self.page_index(position)

@@ -12,8 +12,11 @@ from pulsar_spark.broker.cursors.paged_ranges import PagedRanges
 from pulsar_spark.broker.cursors.pages import NEVER, Pages
 from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
 from pulsar_spark.broker.key_shared.lane_form import LaneForm, page_of
-from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.delays.delays import DUE_BASE
+from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, EntryState
+from pulsar_spark.protocol.entries.entry_map import EntryMap
+from pulsar_spark.protocol.entries.entry_ranges import put_ranges
 from pulsar_spark.protocol.keys.hash_ranges import OwnedRange
 from pulsar_spark.protocol.keys.kept_owners import kept_properties
 from pulsar_spark.protocol.keys.key_shared import KeySharedRules
@@ -151,6 +154,8 @@ class Cursor(PagedRanges):
         """The position after everything that was delivered or acknowledged."""
         if self.lanes:
             return max(self.read_position, self.lanes.end)
+        if self.entries is not None:
+            return max(self.read_position, 1 + max((held.last for held in self.ranges()), default=-1))
         pages = self.pages[: self.place_of_page(DUE_BASE)]
         last = next((page.held[-1].last for page in reversed(pages) if page.held), -1)
         return max(self.read_position, last + 1)
@@ -167,12 +172,47 @@ class Cursor(PagedRanges):
         held = self.find(place)
         return place <= self.mark_delete or (held is not None and held.status == ACKNOWLEDGED)
 
-    def clear(self) -> list[int]:
-        """Drop all ranges; returns the dropped pages."""
+    def clear(self) -> list[int | None]:
+        """Drop all ranges; returns the dropped pages, None for the map of entries."""
         dropped = [*(page.first for page in self.pages), *map(page_of, self.lanes.lanes if self.lanes else ())]
+        dropped += [] if self.entries is None else [None]
         self.changes += 1
-        self.pages, self.lanes, self.unacked = Pages(), None, Counter()
+        self.pages, self.lanes, self.entries, self.unacked = Pages(), None, None, Counter()
         return dropped
+
+    def keep_by_code(self) -> list[int | None]:
+        """Keep a map of entries from now on; returns dropped pages."""
+        entries, unacked = EntryMap(self.mark_delete), self.unacked
+        put_ranges(entries, list(self.ranges()))
+        entries.take_changes()
+        dropped = self.clear()
+        self.entries, self.unacked = entries, unacked
+        return dropped
+
+    def load_entries(self, entries: EntryMap) -> None:
+        """Take over a map of entries read from the table."""
+        entries.rest(with_fresh=True)
+        self.entries = entries
+        self._take_from_entries()
+
+    def coded(self) -> None:
+        """Update mark-delete and counts after a change of its map of entries."""
+        self.changes += 1
+        self.mark_delete = self.entries.mark_delete
+        self.read_position = max(self.read_position, self.mark_delete + 1)
+        self._take_from_entries()
+
+    def _take_from_entries(self) -> None:
+        self.unacked = Counter()
+        for count, state in self._counted_states(PENDING):
+            self.unacked[state.consumer_id] += count * state.weight
+
+    def _counted_states(self, status: str) -> Iterator[tuple[int, EntryState]]:
+        """The states with a status that entries of its map have, each with how many have it."""
+        counts = self.entries.counts
+        for code, state in self.entries.codes.known():
+            if state.status == status and code < len(counts) and counts[code]:
+                yield int(counts[code]), state
 
     def keep_by_lane(self, hashes: EntryHashes) -> list[int]:
         """Keep ranges by lane from now on; returns dropped pages. Lanes are made at the next store."""
@@ -199,6 +239,8 @@ class Cursor(PagedRanges):
 
     def returns_at(self) -> Iterator[int]:
         """When pending entries come back: the earliest of each page, or of all lanes."""
+        if self.entries is not None:
+            return (state.due_time for _, state in self._counted_states(PENDING) if state.due_time is not None)
         if self.lanes is None and not self.pages:
             return iter(())
         dues = self.pages.returns_at.tolist() if self.lanes is None else [self.lanes.returns_at()]
@@ -206,6 +248,8 @@ class Cursor(PagedRanges):
 
     def replays_at(self) -> Iterator[int]:
         """When ranges may be delivered again, 0 for now: the earliest of each page, or all of lanes."""
+        if self.entries is not None:
+            return (state.due_time or 0 for _, state in self._counted_states(REPLAY))
         if self.lanes is None and not self.pages:
             return iter(())
         dues = self.pages.replays_at.tolist() if self.lanes is None else self.lanes.replays_at()
@@ -214,7 +258,7 @@ class Cursor(PagedRanges):
     def next_replay(self, wall: int) -> int | None:
         """When, after *wall*, something may be delivered again. On Key_Shared also in pages with entries that may go
         already, as others may own the rest."""
-        if self.is_key_shared and self.lanes is None:
+        if self.is_key_shared and self.lanes is None and self.entries is None:
             dues = (page.next_replay(wall) for page in self.pages)
         else:
             dues = (due for due in self.replays_at() if due > wall)
@@ -225,5 +269,9 @@ class Cursor(PagedRanges):
         if self.lanes:
             # From mark-delete on: an entry deleted since is in no lane any more, and unread again.
             self.read_position = self.lanes.first_unread(self.lanes.base)
+            return
+        if self.entries is not None:
+            at = max(self.read_position, self.mark_delete + 1)
+            self.read_position = self.entries.first_of([UNREAD_CODE], at, max(at, self.entries.end))
             return
         self.read_position = self.first_unknown(self.read_position)

@@ -13,6 +13,8 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.due_moves import stop_waiting
 from pulsar_spark.broker.delays.due_requests import acknowledge_delivered, catch_up, map_to_axes
 from pulsar_spark.broker.gathering.affected import Affected, affected_ranges, effective_returns, is_due, offered_ranges
+from pulsar_spark.broker.gathering.coded import Coded
+from pulsar_spark.broker.gathering.coded_work import CodedWork
 from pulsar_spark.broker.gathering.unread_run import UnreadRun
 from pulsar_spark.broker.gathering.unread_runs import MAX_ROUND_ENTRIES, MOST_RUNS, unread_runs
 from pulsar_spark.broker.gathering.unread_slices import deliver_time, honours_delays
@@ -67,6 +69,10 @@ class _Gathering:
             changes = self.draft.of(cursor)
             changes.dropped_pages += cursor.keep_exact()
             changes.is_rewritten = changes.is_changed = True
+        if cursor.entries is not None and not self._may_be_by_code(cursor):
+            changes = self.draft.of(cursor)
+            changes.dropped_pages += cursor.keep_exact()
+            changes.is_rewritten = changes.is_changed = True
         takers = takers_of(cursor, self.draft.now)
         if _is_ready(cursor):
             self._look_at_due_lane(cursor, takers)
@@ -89,6 +95,12 @@ class _Gathering:
         cursor = changes.cursor
         if cursor.lanes:
             self._add_by_lane(changes, takers)
+            return
+        if cursor.entries is None and self._may_be_by_code(cursor):
+            changes.dropped_pages += cursor.keep_by_code()
+            changes.is_rewritten |= cursor.entries.end > 0
+        if cursor.entries is not None:
+            self._add_by_code(changes, takers)
             return
         if cursor.due:
             map_to_axes(changes)
@@ -165,6 +177,26 @@ class _Gathering:
         last_special = max(ledgers.last_delayed_position, ledgers.last_chunk_position)
         return cursor.due is None and last_special < cursor.read_position
 
+    def _may_be_by_code(self, cursor: Cursor) -> bool:
+        """Not on Key_Shared, nor with delayed entries or chunks, nor where any may come."""
+        topic = self.bundle.topics.get(cursor.topic)
+        if cursor.is_key_shared or cursor.due is not None or cursor.chunked is not None or topic is None:
+            return False
+        ledgers = topic.ledgers(cursor.key.partition)
+        return max(ledgers.last_delayed_position, ledgers.last_chunk_position) < cursor.read_position
+
+    def _add_by_code(self, changes: CursorDraft, takers: list[Consumer]) -> None:
+        """Add the rows of a cursor whose entries are kept as a map; they count places in dealing order."""
+        coded = Coded(self.bundle, self.draft, changes, takers)
+        work = coded.plan()
+        elsewhere = _unacked_elsewhere(changes.cursor.unacked, work.planned)
+        number = self._begin(changes, takers, work, elsewhere, coded.first_new)
+        self.rows.extend("range", number, [held[: len(STATE)] for held in work.planned])
+        self.rows.extend("ack", number, coded.acks)
+        self.rows.extend("ack_set", number, coded.ack_sets)
+        self.rows.extend("return", number, coded.returns)
+        self.rows.extend("unread", number, coded.new)
+
     def _add_by_lane(self, changes: CursorDraft, takers: list[Consumer]) -> None:
         """Add a cursor kept by lane; its rows count places."""
         cursor = changes.cursor
@@ -190,7 +222,7 @@ class _Gathering:
         self,
         changes: CursorDraft,
         takers: list[Consumer],
-        affected: Affected | LaneWork | RangeWork,
+        affected: Affected | LaneWork | RangeWork | CodedWork,
         elsewhere: Counter,
         read_position: int,
     ) -> int:

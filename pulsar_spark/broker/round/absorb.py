@@ -1,6 +1,6 @@
 """From the plan's result to the bundle's new state and the rows of the round."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from pulsar_spark.broker.cursors.pages import Page
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.cursors.unacked import hold_back
 from pulsar_spark.broker.gathering.affected import Affected
+from pulsar_spark.broker.gathering.coded_work import CodedWork
 from pulsar_spark.broker.key_shared.key_shared import with_other_ranges
 from pulsar_spark.broker.key_shared.keyed_ranges import RangeWork
 from pulsar_spark.broker.key_shared.lane_form import Lane, page_of
@@ -28,6 +29,7 @@ from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PEN
 from pulsar_spark.protocol.acknowledgement.packing import packed
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.delays.delays import is_virtual, lane_name
+from pulsar_spark.protocol.entries.entry_ranges import ranges_of as ranges_of_entries
 
 
 class RoundRows:
@@ -50,6 +52,11 @@ class RoundRows:
             self.pages.append(
                 PageRows(cursor.key, cursor.topic, page_of(number), lane.ranges, str(number), chunks=chunks)
             )
+
+    def add_entries(self, cursor: Cursor, ranges: Sequence[Range]) -> None:
+        """Add ranges that replace what was said of their entries."""
+        if ranges:
+            self.pages.append(PageRows(cursor.key, cursor.topic, None, ranges))
 
     def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
         self.facts += [removed_page_row(cursor, first) for first in gone]
@@ -101,6 +108,8 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome]
         if changes.is_rewritten:
             written = {page.page for page in rows.pages if page.key == cursor.key}
             rows.add_pages(cursor, [page for page in cursor.pages if page.held and page.first not in written], [])
+            if cursor.entries is not None:
+                rows.add_entries(cursor, ranges_of_entries(cursor.entries))
         if changes.dropped_pages:
             kept = {page.first for page in cursor.pages} | {*map(page_of, cursor.lanes.lanes if cursor.lanes else ())}
             rows.add_pages(cursor, [], [page for page in changes.dropped_pages if page not in kept])
@@ -125,11 +134,14 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -
 
 
 def _absorb_cursor(
-    changes: CursorDraft, affected: Affected | LaneWork | RangeWork, outcome: Outcome, rows: RoundRows
+    changes: CursorDraft, affected: Affected | LaneWork | RangeWork | CodedWork, outcome: Outcome, rows: RoundRows
 ) -> None:
     cursor = changes.cursor
     if isinstance(affected, LaneWork | RangeWork):
         _absorb_lanes(changes, affected, outcome, rows)
+        return
+    if isinstance(affected, CodedWork):
+        _absorb_coded(changes, affected, outcome, rows)
         return
     rows.facts += dead_letter_rows(
         cursor, _at_positions(cursor, (held for held in outcome.ranges if held.status == DEAD))
@@ -192,6 +204,21 @@ def _absorb_lanes(changes: CursorDraft, work: LaneWork | RangeWork, outcome: Out
         rows.add_lanes(cursor, *stored)
         cursor.stored(work.form)
         cursor.advance_read_position()
+    _store(changes, outcome)
+
+
+def _absorb_coded(changes: CursorDraft, work: CodedWork, outcome: Outcome, rows: RoundRows) -> None:
+    """Store the result of a cursor whose entries are kept as a map."""
+    cursor, before = changes.cursor, changes.cursor.mark_delete
+    rows.facts += dead_letter_rows(cursor, work.dead(outcome.ranges))
+    rows.delivered += outcome.delivered
+    rows.acknowledged += work.acknowledged(outcome.ranges)
+    changed = work.store(outcome.ranges)
+    cursor.coded()
+    cursor.advance_read_position()
+    changes.is_changed |= bool(changed) or cursor.mark_delete != before
+    if not changes.is_rewritten:
+        rows.add_entries(cursor, changed)
     _store(changes, outcome)
 
 

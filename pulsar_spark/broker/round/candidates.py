@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.cursors.pages import NEVER
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.promotion import Promotion
-from pulsar_spark.broker.gathering.affected import replaying_pages
 from pulsar_spark.broker.key_shared.keyed import LOOK_AHEAD
 from pulsar_spark.broker.requests.drafts import RoundDraft
 from pulsar_spark.protocol.policies.policies import DELAYED_DELIVERY_TICK_MS
@@ -92,7 +92,8 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]
             return False
         replays = any(due <= wall for due in cursor.replays_at())
     else:
-        replays = any(True for _ in replaying_pages(cursor, wall))
+        until = NEVER - 1 if cursor.is_single_active else wall  # these know no deliver times (2.6)
+        replays = any(due <= until for due in cursor.replays_at())
     if cursor.due and (cursor.due.promotion.is_due(wall) or cursor.due.has_ripe(wall)):
         return True
     return replays or (

@@ -26,7 +26,7 @@ class PageRows(NamedTuple):
 
     key: CursorKey
     topic: str
-    page: int
+    page: int | None
     ranges: Sequence[Range]
     lane: str | None = None
     positions: Mapping[int, bytes] | None = None
@@ -103,7 +103,8 @@ def _rows_of_pages(
             values = columns[field.name]
             return values.array(field.type) if isinstance(values, _Chosen) else pa.array(values, field.type)
         if field.name == "page":
-            return pa.array(np.repeat([page.page for page in pages], counts), field.type)
+            of_pages = pa.array([page.page for page in pages], field.type)
+            return of_pages.take(pa.array(np.repeat(np.arange(len(pages)), counts)))
         if field.name in of_places:
             return _repeated(of_places[field.name], of_runs, field.type)
         return _repeated([same.get(field.name)], [rows], field.type)

@@ -21,6 +21,7 @@ from pulsar_spark.broker.round.isolation import isolated, of_topic
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY
 from pulsar_spark.protocol.acknowledgement.positions import Positions
 from pulsar_spark.protocol.delays.instants import from_micros
+from pulsar_spark.protocol.entries.entry_ranges import ranges_of
 from pulsar_spark.protocol.policies.expiry import (
     Activity,
     Delayed,
@@ -146,6 +147,11 @@ def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
 
 
 def _waiting(cursor: Cursor, last: int) -> Iterator[Delayed]:
+    if cursor.entries is not None:
+        waits = any(cursor.replays_at())
+        for held in ranges_of(cursor.entries, 0, last) if waits else ():
+            if held.status == REPLAY and held.due_time is not None:
+                yield Delayed(held.first, held.last, held.due_time)
     for page in cursor.pages:
         if page.first > last:
             return

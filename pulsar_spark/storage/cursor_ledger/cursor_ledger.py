@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import LogShortened
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.delays.delays import DUE_LANE
+from pulsar_spark.protocol.entries.entry_map import EntryMap
+from pulsar_spark.protocol.entries.entry_ranges import EntryRanges, put_ranges
 from pulsar_spark.protocol.keys.hash_ranges import Axis
 from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes
 from pulsar_spark.storage.cursor_ledger.committed_rounds import SNAPSHOT, Round, rows_by_part, since, since_snapshot
@@ -105,7 +107,8 @@ class LatestRows:
         """By topic id, partition and the number that each begins with."""
         self.cursors: dict[CursorKey, dict] = {}
         self.consumers: dict[CursorKey, dict[str, dict]] = {}
-        self.pages: dict[CursorKey, dict[int, Sequence[Range]]] = {}
+        self.pages: dict[CursorKey, dict[int | None, Sequence[Range]]] = {}
+        """Ranges by page; by no page (None) those of a map of entries, which rows change range by range."""
         self.lanes: dict[CursorKey, dict[int, LaneHashes]] = {}
         """Of pages that are of a lane, the lane's hashes: their ranges mean the entries with one of these, and count
         them."""
@@ -152,8 +155,18 @@ class LatestRows:
             self._apply_row(row)
         for key, page, of_page in found.ranges:
             if key in self.cursors:
-                held = self.pages[key].get(page)
-                self.pages[key][page] = [*held, *of_page] if held else of_page
+                self._add_ranges(key, page, of_page)
+
+    def _add_ranges(self, key: CursorKey, page: int | None, ranges: Sequence[Range]) -> None:
+        held = self.pages[key].get(page)
+        if page is not None:
+            self.pages[key][page] = [*held, *ranges] if held else ranges
+            return
+        mark_delete = self.cursors[key]["mark_delete_position"]
+        if held is None:
+            held = self.pages[key][None] = EntryRanges(EntryMap(mark_delete))
+        put_ranges(held.entries, ranges)
+        held.pass_to(mark_delete)
 
     def numbered_until(self, topic_id: str) -> int:
         """The last version of a topic's table that a broker has followed; 0 for none."""
@@ -209,7 +222,9 @@ class LatestRows:
         elif kind == "cursor":
             self.cursors[cursor] = row
             self.consumers.setdefault(cursor, {})
-            self.pages.setdefault(cursor, {})
+            pages = self.pages.setdefault(cursor, {})
+            if None in pages:
+                pages[None].pass_to(row["mark_delete_position"])
             self.lanes.setdefault(cursor, {})
         elif cursor in self.cursors and kind == "consumer":
             before = self.consumers[cursor].get(*key)

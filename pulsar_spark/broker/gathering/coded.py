@@ -1,0 +1,398 @@
+"""A round of an Exclusive, Failover or Shared cursor whose entries are kept as a map of codes.
+
+What requests say of entries, what comes back and what may go out are found in the map and brought in dealing order:
+first what cannot be dealt in this round, whatever the positions, then what may come again and what was never delivered,
+by position. Neighbours that agree are one row of the plan.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.gathering.coded_work import CodedWork, Listed, Stretch
+from pulsar_spark.broker.gathering.unread_run import UnreadRun
+from pulsar_spark.broker.gathering.unread_runs import MAX_ROUND_ENTRIES
+from pulsar_spark.broker.gathering.unread_slices import delayed_unread, deliver_time
+from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
+from pulsar_spark.protocol.acknowledgement.ack_set import is_empty
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, inside, ranges_of
+from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, UNREAD_CODE, EntryState
+
+ONE_BY_ONE = 1 << 18
+"""Acknowledged entries up to which they are looked at one by one; of more, whole stretches are counted."""
+NO_POSITIONS = np.empty(0, np.int64)
+
+
+class _Returned(NamedTuple):
+    """Entries that their holders give back: positions, which ascend, and of each when it comes again, and whether that
+    was unseen."""
+
+    positions: np.ndarray
+    dues: np.ndarray
+    unseen: np.ndarray
+
+    def where(self, chosen: np.ndarray) -> "_Returned":
+        return _Returned(*(column[chosen] for column in self))
+
+
+class New(NamedTuple):
+    """Entries never delivered, of one batch size and deliver time."""
+
+    part: Stretch | Listed
+    batch_size: int
+    due_time: int | None
+
+
+class Coded:
+    """The rows of one cursor in one round, once it is planned; places are those of :class:`CodedWork`."""
+
+    def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer]):
+        self._bundle, self._draft, self._changes, self._cursor = bundle, draft, changes, changes.cursor
+        self._entries = changes.cursor.entries
+        self._permits = sum(consumer.permits for consumer in takers)
+        self._parts: list[Stretch | Listed] = []
+        self._places = 0
+        self.planned: list[Range] = []
+        self.acks: list[tuple[int, int]] = []
+        self.ack_sets: list[tuple[int, int, tuple[int, ...]]] = []
+        self.returns: list[Return] = []
+        self.new: list[UnreadRun] = []
+        self.first_new = 0
+
+    def plan(self) -> CodedWork:
+        """Work out the rows."""
+        self._add_acknowledged()
+        may_go = self._add_what_stays()
+        new = self._new_parts()
+        self.first_new = self._places + int(np.searchsorted(may_go, self._cursor.read_position))
+        for part in self._in_dealing_order(may_go, new):
+            if isinstance(part, New):
+                self.new.append(UnreadRun(self._places, self._places + part.part.places - 1, *part[1:]))
+                self._add_part(part.part)
+            else:
+                self._add_known(part)
+        return CodedWork(self._entries, self.planned, self._parts)
+
+    # What is acknowledged
+
+    @cached_property
+    def _acked(self) -> list[tuple[int, int]]:
+        """The stretches above mark-delete that requests acknowledge as a whole."""
+        passed = self._entries.mark_delete
+        spans = Positions(sorted(self._changes.acknowledged_whole))
+        return [(max(first, passed + 1), last) for first, last in spans if last > passed]
+
+    @cached_property
+    def _answered(self) -> dict[int, list[tuple[int, int]]]:
+        """The codes of deliveries that consumers acknowledge, each with the stretches of it."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for first, last, consumer_id, number in self._changes.delivered_acks:
+            for code, state in self._pending.items():
+                if (state.consumer_id, state.delivery_round) == (consumer_id, number):
+                    found.setdefault(code, []).append((first, min(last, self._entries.end - 1)))
+        return {code: list(Positions(sorted(spans))) for code, spans in found.items()}
+
+    def _add_acknowledged(self) -> None:
+        first = self._places
+        entries = sum(last - first + 1 for first, last in self._acked)
+        if 0 < entries <= ONE_BY_ONE:
+            self._add_by_code(expanded(*as_array(self._acked)))
+        else:
+            for span in self._acked:
+                for code in (UNREAD_CODE, *self._known):
+                    self._add_stretch(code, *span)
+        for code, spans in self._answered.items():
+            for span in spans:
+                if any(first <= span[1] and last >= span[0] for first, last in self._acked):
+                    positions = self._entries.where([code], *span)
+                    self._add_by_code(positions[~inside(positions, self._acked)])
+                else:
+                    self._add_stretch(code, *span)
+        if self._places > first:
+            self.acks.append((first, self._places - 1))
+
+    def _are_acked(self, positions: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        if not len(positions):
+            return np.zeros(0, bool)
+        found = inside(positions, self._acked) | (positions <= self._entries.mark_delete)
+        for code, spans in self._answered.items():
+            found |= (codes == code) & inside(positions, spans)
+        return found
+
+    # What is known, and comes back or not
+
+    @cached_property
+    def _known(self) -> dict[int, EntryState]:
+        """The codes that entries have, but for those of all cursors, and what they mean."""
+        counts = self._entries.counts
+        known = self._entries.codes.known()
+        return {
+            code: state for code, state in known if code > ACKNOWLEDGED_CODE and code < len(counts) and counts[code]
+        }
+
+    @cached_property
+    def _pending(self) -> dict[int, EntryState]:
+        return {code: state for code, state in self._known.items() if state.status == PENDING}
+
+    @cached_property
+    def _returned(self) -> _Returned:
+        """What holders give back by name; of several requests for one entry the last one counts (4.16, 4.21)."""
+        requests = [*self._changes.returns, *self._tails()]
+        if not requests:
+            return _Returned(NO_POSITIONS, NO_POSITIONS, np.empty(0, bool))
+        firsts, lasts = as_array(each[:2] for each in requests)
+        positions = expanded(firsts, lasts)
+        numbers = np.repeat(np.arange(len(requests)), lasts - firsts + 1)
+        order = np.lexsort((numbers, positions))
+        positions, numbers = positions[order], numbers[order]
+        codes = self._entries.at(positions)
+        consumers: dict[str, int] = {}
+        whose = np.array([consumers.setdefault(each.consumer_id, len(consumers)) for each in requests])[numbers]
+        holders = np.full(len(self._entries.codes), -1)
+        for code, state in self._pending.items():
+            holders[code] = consumers.get(state.consumer_id, -1)
+        is_its = (holders[codes] == whose) & ~self._are_acked(positions, codes)
+        positions, numbers = positions[is_its], numbers[is_its]
+        is_last = np.append(positions[1:] != positions[:-1], True)[: len(positions)]
+        positions, numbers = positions[is_last], numbers[is_last]
+        dues, unseen = (np.array([each[at] for each in requests])[numbers] for at in (3, 4))
+        return _Returned(positions, dues, unseen)
+
+    def _tails(self) -> Iterable[Return]:
+        """What comes back unseen of what consumers were sent from a round on."""
+        for consumer_id, number, first in self._changes.tails:
+            for code, state in self._pending.items():
+                if state.consumer_id == consumer_id and state.delivery_round >= number:
+                    since = first if state.delivery_round == number else 0
+                    positions = self._entries.where([code], since, self._entries.end - 1)
+                    yield from (Return(*span, consumer_id, self._draft.now, True) for span in ranges_of(positions))
+
+    @cached_property
+    def _leaving(self) -> list[int]:
+        """The codes all of whose entries come back: their holder left or asks for all, their time has come, or, on
+        Exclusive and Failover, anything comes back (2.12)."""
+        changes, now = self._changes, self._draft.now
+        gone = changes.left | changes.redelivered
+        found = [
+            code
+            for code, state in self._pending.items()
+            if state.consumer_id in gone or (state.due_time is not None and state.due_time <= now)
+        ]
+        is_rewound = self._cursor.is_single_active and (found or len(self._returned.positions))
+        return list(self._pending) if is_rewound else found
+
+    @cached_property
+    def _left_of_batches(self) -> np.ndarray:
+        """Where entries lie that requests acknowledge in part, ascending."""
+        named = sorted(position for position, left in self._changes.ack_sets.items() if not is_empty(left))
+        if not named:
+            return NO_POSITIONS
+        positions = np.array(named, np.int64)
+        return positions[~self._are_acked(positions, self._entries.at(positions))]
+
+    def _add_what_stays(self) -> np.ndarray:
+        """Add what comes back and cannot be dealt in this round; the positions, ascending, of what may be."""
+        returned, last = self._returned, self._entries.end - 1
+        deals = self._permits > 0
+        comes_now = returned.dues <= self._draft.now
+        leaving = self._entries.where(self._leaving, 0, last) if deals or len(returned.positions) else NO_POSITIONS
+        if len(leaving):
+            leaving = leaving[~self._are_acked(leaving, self._entries.at(leaving))]
+        parts = [self._left_of_batches]
+        if deals:
+            parts += [returned.positions[comes_now], leaving, self._offered()]
+        elif len(returned.positions):
+            parts.append(leaving[~np.isin(leaving, returned.positions)])
+        parts = [part for part in parts if len(part)]
+        may_go = np.unique(np.concatenate(parts)) if parts else NO_POSITIONS
+        if not deals and not len(returned.positions):
+            self._add_leaving()
+        self._add_returned(returned.where(~np.isin(returned.positions, may_go)))
+        return may_go
+
+    def _add_leaving(self) -> None:
+        """Add the codes all of whose entries come back, to be dealt to nobody in this round."""
+        apart = [(position, position) for position in self._left_of_batches.tolist()]
+        for code in self._leaving:
+            if self._acked or self._answered or apart:
+                positions = self._entries.where([code], 0, self._entries.end - 1)
+                is_apart = self._are_acked(positions, np.full(len(positions), code)) | inside(positions, apart)
+                self._add_by_code(positions[~is_apart])
+            else:
+                self._add_stretch(code, self._entries.mark_delete + 1, self._entries.end - 1)
+
+    def _add_returned(self, returned: _Returned) -> None:
+        """Add what is given back and not dealt in this round, those that agree together."""
+        if not len(returned.positions):
+            return
+        codes = self._entries.at(returned.positions)
+        order = np.lexsort((returned.positions, returned.unseen, returned.dues, codes))
+        columns = [column[order] for column in (codes, returned.dues, returned.unseen.astype(np.int64))]
+        starts = _starts(*columns)
+        for begin, end in zip(starts, [*starts[1:], len(order)]):
+            positions = returned.positions[order[begin:end]]
+            code, due, is_unseen = (int(column[begin]) for column in columns)
+            self._add_return(self._places, self._places + len(positions) - 1, code, due, bool(is_unseen))
+            self._add_range(code, len(positions))
+            self._add_part(Listed(positions))
+
+    def _add_return(self, first: int, last: int, code: int, due: int, is_unseen: bool) -> None:
+        self.returns.append(Return(first, last, self._pending[code].consumer_id, due, is_unseen))
+
+    def _offered(self) -> np.ndarray:
+        """Where the entries lie that may be delivered again now, as many as permits allow: first by the time they
+        waited for, then by position."""
+        wall, single = self._draft.wall, self._cursor.is_single_active
+        ripe: dict[int, list[int]] = {}
+        for code, state in self._known.items():
+            due = 0 if single else state.due_time or 0
+            if state.status == REPLAY and due <= wall:
+                ripe.setdefault(due, []).append(code)
+        found, left = [NO_POSITIONS], self._permits
+        for due in sorted(ripe):
+            if left <= 0:
+                break
+            positions = self._entries.where(ripe[due], 0, self._entries.end - 1)
+            positions = positions[~self._are_acked(positions, np.full(len(positions), -1))][:left]
+            left -= len(positions)
+            found.append(positions)
+        return np.concatenate(found)
+
+    def _add_known(self, positions: np.ndarray) -> None:
+        """Add the entries that may be dealt, of which something is known, by position."""
+        if not len(positions):
+            return
+        codes, first = self._entries.at(positions), self._places
+        self._add_part(Listed(positions))
+        at = np.searchsorted(self._returned.positions, positions)
+        is_back = np.append(self._returned.positions, -1)[at] == positions
+        dues = np.where(is_back, np.append(self._returned.dues, 0)[at], -1)
+        unseen = is_back & np.append(self._returned.unseen, False)[at]
+        is_apart = np.isin(positions, self._left_of_batches)
+        runs = np.where(is_apart, np.arange(len(positions)), -1)
+        starts = _starts(codes, dues, unseen.astype(np.int64), runs)
+        for begin, end in zip(starts, [*starts[1:], len(positions)]):
+            code, places = int(codes[begin]), (first + begin, first + end - 1)
+            if code != UNREAD_CODE:
+                self.planned.append(Range(*places, *self._entries.codes.state(code)))
+            if is_back[begin]:
+                self._add_return(*places, code, int(dues[begin]), bool(unseen[begin]))
+            if is_apart[begin]:
+                position = int(positions[begin])
+                self.ack_sets.append((*places, self._changes.ack_sets[position]))
+                if code == UNREAD_CODE:
+                    self.new.append(self._never_delivered(position, places[0]))
+
+    def _never_delivered(self, position: int, place: int) -> UnreadRun:
+        """An entry that is acknowledged in part before it was delivered; a deliver time that has come is none."""
+        due = deliver_time(self._bundle, self._cursor, position)
+        due = None if (due or 0) <= self._draft.wall else due
+        return UnreadRun(place, place, self._bundle.batch_size(self._cursor, position), due)
+
+    # What was never delivered
+
+    def _new_parts(self) -> list[New]:
+        """What may be delivered the first time, by position, as many entries as permits allow: parts of one batch size
+        and deliver time."""
+        cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
+        cursor.advance_read_position()
+        if topic is None or not self._draft.reads(self._changes):
+            return []
+        most, at, found = min(self._permits, MAX_ROUND_ENTRIES), cursor.read_position, []
+        end = topic.end_position(cursor.key.partition)
+        while most > 0 and at < end:
+            last = min(at + most, end) - 1
+            for new in self._unread(at, last):
+                found.append(new)
+                most -= new.part.places
+            at = last + 1
+        return found
+
+    def _unread(self, first: int, last: int) -> Iterable[New]:
+        known = delayed_unread(self._bundle, self._cursor, first, last, self._draft.wall)
+        runs = zip(*(known[name].to_pylist() for name in known.column_names))
+        is_whole = not self._has_requests(first, last) and (
+            self._entries.count([UNREAD_CODE], first, last) == last + 1 - first
+        )
+        if is_whole:
+            return [New(Stretch(last + 1 - first, first, last, UNREAD_CODE), *says) for first, last, *says in runs]
+        positions = self._entries.where([UNREAD_CODE], first, last)
+        if self._acked or len(self._left_of_batches):
+            is_apart = inside(positions, self._acked) | np.isin(positions, self._left_of_batches)
+            positions = positions[~is_apart]
+        found = []
+        for since, until, size, due in runs:
+            begin, end = np.searchsorted(positions, (since, until + 1)).tolist()
+            if begin < end:
+                found.append(New(Listed(positions[begin:end]), size, due))
+        return found
+
+    def _has_requests(self, first: int, last: int) -> bool:
+        """Do requests name any of the entries *first*..*last*?"""
+        if any(begin <= last and end >= first for begin, end in self._acked):
+            return True
+        apart = self._left_of_batches
+        return len(apart) > 0 and bool(((apart >= first) & (apart <= last)).any())
+
+    def _in_dealing_order(self, may_go: np.ndarray, new: list[New]) -> Iterable[np.ndarray | New]:
+        """What may come again, and what was never delivered: on Exclusive and Failover by position."""
+        if not self._cursor.is_single_active:
+            yield may_go
+            yield from new
+            return
+        begin = 0
+        for part, *says in new:
+            for first, last in part.spans:
+                end = int(np.searchsorted(may_go, first))
+                yield may_go[begin:end]
+                begin = end
+                yield New(Stretch(last + 1 - first, first, last, UNREAD_CODE), *says)
+        yield may_go[begin:]
+
+    # Places
+
+    def _add_by_code(self, positions: np.ndarray) -> None:
+        """Add entries at *positions*, which ascend, that are not acknowledged yet, code by code."""
+        codes = self._entries.at(positions)
+        positions, codes = positions[codes != ACKNOWLEDGED_CODE], codes[codes != ACKNOWLEDGED_CODE]
+        if len(codes) and (codes == codes[0]).all():
+            self._add_range(int(codes[0]), len(codes))
+            self._add_part(Listed(positions))
+            return
+        order = np.argsort(codes, kind="stable")
+        starts = _starts(codes[order])
+        for begin, end in zip(starts, [*starts[1:], len(order)]):
+            self._add_range(int(codes[order[begin]]), end - begin)
+            self._add_part(Listed(positions[order[begin:end]]))
+
+    def _add_stretch(self, code: int, first: int, last: int) -> None:
+        """Add the entries *first*..*last* that have a code."""
+        places = self._entries.count([code], first, last)
+        if places:
+            self._add_range(code, places)
+            self._add_part(Stretch(places, first, last, code))
+
+    def _add_range(self, code: int, places: int) -> None:
+        if code != UNREAD_CODE:
+            state = self._entries.codes.state(code)
+            self.planned.append(Range(self._places, self._places + places - 1, *state))
+
+    def _add_part(self, part: Stretch | Listed) -> None:
+        self._parts.append(part)
+        self._places += part.places
+
+
+def _starts(*columns: np.ndarray) -> list[int]:
+    """Where rows begin that differ from the one before in any of *columns*."""
+    if not len(columns[0]):
+        return []
+    is_first = np.zeros(len(columns[0]), bool)
+    is_first[0] = True
+    for column in columns:
+        is_first[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(is_first).tolist()
