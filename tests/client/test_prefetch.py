@@ -113,10 +113,10 @@ def test_what_left_the_largest_queue_is_asked_for_with_what_is_given_back(client
     with subscription.lock:
         subscription._permits._used += 10 + subscription._ready.newly_taken()
     wanted = subscription._permits._used
-    rows = [(row["kind"], row.get("permits")) for row in subscription.tracker._take_rows_along()]
+    rows = [(row["kind"], row.get("permits")) for row in subscription.tracker._take_all_rows()]
     assert queues(consumer) == [most]
     assert rows == [("negative_ack", None), ("flow", wanted)][: 1 + (most > 1000)]
-    assert subscription.tracker._take_rows_along() == []
+    assert subscription.tracker._take_all_rows() == []
 
 
 def test_what_is_given_back_unseen_while_the_broker_is_away_comes_again_uncounted(root_url, lonely_client):
