@@ -14,7 +14,7 @@ from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.entries import entries
 from pulsar_spark.storage.entries.entries import read_slice
-from pulsar_spark.storage.entries.said_values import MOST_ENTRIES, least_said, said_values
+from pulsar_spark.storage.entries.said_values import MOST_ENTRIES, common_values, lower_bounds
 from pulsar_spark.storage.ledgers.publishes import number_commit
 from pulsar_spark.storage.topics.topics import Topic, create_topic
 from pulsar_spark.table_specs import MESSAGES
@@ -42,7 +42,7 @@ def numbered(topic: Topic, version: int) -> Run:
 
 
 def said(topic: Topic, *runs: Run) -> list[tuple | None]:
-    return said_values(topic.path, runs, COLUMNS)
+    return common_values(topic.path, runs, COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_the_least_instant_is_said_of_every_file(topic):
         publish(topic, {"deliver_at_time": late}, {"deliver_at_time": NOON + timedelta(hours=1)}),
         publish(topic, {}),
     ]
-    assert least_said(topic.path, runs, "deliver_at_time") == [NOON + timedelta(milliseconds=1), None]
+    assert lower_bounds(topic.path, runs, "deliver_at_time") == [NOON + timedelta(milliseconds=1), None]

@@ -142,17 +142,17 @@ class Members(RequestHandler):
 
     def _holders(self, cursor: Cursor | None) -> str:
         """Connected consumers, when last heard, and when their leases end."""
-        told = []
+        found = []
         for consumer in list(cursor.consumers.values())[:MOST_HOLDERS] if cursor else []:
             until = self.bundle.leases.get(consumer.client_id)
             if until is not None:
                 until += self.draft.wall - self.draft.now  # the machine's clock
                 heard = until - self.bundle.lease_ms[consumer.client_id] * 1000
-                told.append(
+                found.append(
                     f"consumer {consumer.name!r} of client {consumer.client_id!r}, last heard of at {_shown(heard)}, "
                     f"whose lease ends at {_shown(until)}"
                 )
-        return f" (held by {'; '.join(told)})" if told else ""
+        return f" (held by {'; '.join(found)})" if found else ""
 
     def _dead_letter_policy(self, request: Request) -> dict[str, str]:
         """A consumer's dead letter policy, refused now if it cannot be carried out."""

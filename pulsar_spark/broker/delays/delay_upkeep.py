@@ -24,7 +24,7 @@ from pulsar_spark.storage.delay_index.delay_merge import write_entries
 from pulsar_spark.storage.delay_index.delay_notes import NewBucket
 from pulsar_spark.storage.delay_index.delay_segments import NO_ENTRIES, Entries, together
 from pulsar_spark.storage.delay_index.delayed import has_delayed, read_delayed
-from pulsar_spark.storage.entries.said_values import least_said
+from pulsar_spark.storage.entries.said_values import lower_bounds
 from pulsar_spark.storage.ledgers.needed_runs import delayed_runs
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.topics.topics import Topic
@@ -224,7 +224,7 @@ def is_outside(run: Run, stretches: Sequence[tuple[int, int]]) -> bool:
 
 def earliest_delivery(table: AnyPath, runs: Sequence[Run]) -> int:
     """An instant before which no delayed entry of *runs* is due, by their commits."""
-    said = least_said(table, runs, "deliver_at_time")
+    said = lower_bounds(table, runs, "deliver_at_time")
     return min(
         max(run.delayed_after + 1, LEAST if least is None else to_micros(least)) for run, least in zip(runs, said)
     )

@@ -93,7 +93,7 @@ def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[
     policies: dict[tuple, tuple] = {}
     for fact in facts:
         try:
-            name, *said = _said(fact, policies)
+            name, *said = _parsed(fact, policies)
         except Exception as error:
             raise_of_root(error)
             left.append(_left(fact, error))
@@ -110,7 +110,9 @@ def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[
     return [order for name, order in orders if name not in beside], left
 
 
-def _said(fact: dict, policies: dict[tuple, tuple]) -> tuple[str, str | None, ReconsumeLater | None, frozenset | None]:
+def _parsed(
+    fact: dict, policies: dict[tuple, tuple]
+) -> tuple[str, str | None, ReconsumeLater | None, frozenset | None]:
     """Topic, initial subscription, request and batch indexes of a row; dead letter policies are cached in
     *policies*."""
     batch_indexes = None if fact["ack_set"] is None else frozenset(ack_sets.indexes(fact["ack_set"]))

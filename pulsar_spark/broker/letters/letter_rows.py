@@ -40,7 +40,7 @@ def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letters | Left]:
             state = _state_of(bundle, ordered[0].fact)
         except Exception as error:
             raise_of_root(error)
-            yield from (order.left(error) for order in _in_line(ordered))
+            yield from (order.left(error) for order in _in_order(ordered))
             continue
         if state is not None:
             yield from _of_cursor(state, partition, ordered)
@@ -69,8 +69,8 @@ def _state_of(bundle: Bundle, fact: dict) -> TopicState | None:
 
 
 def _of_cursor(state: TopicState, partition: int, orders: list[Order]) -> Iterator[Letters | Left]:
-    ordered = _in_line(orders)
-    line = _Line(
+    ordered = _in_order(orders)
+    queue = _Queue(
         [order for order in ordered if order.reconsume_later is None]
         + [order for order in orders if order.reconsume_later]
     )
@@ -86,11 +86,11 @@ def _of_cursor(state: TopicState, partition: int, orders: list[Order]) -> Iterat
         lost = deque(_lost(state, run, ordered, found))
         for messages in found:
             if not isinstance(messages, Missing) and messages.num_rows:
-                yield from _of_messages(state, line, partition, run.ledger_id, messages, lost)
+                yield from _of_messages(state, queue, partition, run.ledger_id, messages, lost)
         yield from lost
 
 
-class _Line:
+class _Queue:
     """The orders of a cursor, in the order of one message's letters."""
 
     def __init__(self, orders: list[Order]):
@@ -114,11 +114,11 @@ class _Line:
 
 
 def _of_messages(
-    state: TopicState, line: _Line, partition: int, ledger_id: int, messages: pa.Table, lost: deque[Left]
+    state: TopicState, queue: _Queue, partition: int, ledger_id: int, messages: pa.Table, lost: deque[Left]
 ) -> Iterator[Letters | Left]:
     """The letters of *messages*, and of *lost* what comes before their end."""
     positions, indexes = messages["position"].to_numpy(), pc.fill_null(messages["batch_index"], -1).to_numpy()
-    numbers, whose = line.asking(positions, indexes)
+    numbers, whose = queue.asking(positions, indexes)
     wholes = wholes_of(state, partition, messages, numbers)
     is_there = np.isin(positions[numbers], [at for at, whole in wholes.items() if whole is None], invert=True)
     numbers, whose = numbers[is_there], whose[is_there]
@@ -128,7 +128,7 @@ def _of_messages(
         left.append((bisect_right(places, _place(lost[0])), 0, lost.popleft()))
     is_each_once = np.array_equal(numbers, np.arange(len(positions)))
     rows = messages if is_each_once else messages.take(pa.array(numbers))
-    orders, said = [line.orders[number] for number in whose.tolist()], []
+    orders, said = [queue.orders[number] for number in whose.tolist()], []
     columns = (rows[name].to_pylist() for name in ("entry_id", "properties", "producer_name", "sequence_id"))
     for order, (position, index), entry_id, own, *sent_by in zip(orders, places, *columns):
         try:
@@ -164,7 +164,7 @@ def _beside(letters: Letters, left: list[tuple[int, int, Left]]) -> Iterator[Let
         begin = at + instead_of
 
 
-def _in_line(orders: list[Order]) -> list[Order]:
+def _in_order(orders: list[Order]) -> list[Order]:
     return sorted(
         orders, key=lambda order: (order.fact["first"], min(order.batch_indexes) if order.batch_indexes else 0)
     )

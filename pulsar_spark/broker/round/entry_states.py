@@ -18,35 +18,35 @@ class EntryStates:
     :data:`UNREAD`."""
 
     def __init__(self):
-        self._said: list[tuple] = []
+        self._tails: list[tuple] = []
         self._numbers: dict[tuple, int] = {}
 
     def __len__(self) -> int:
-        return len(self._said)
+        return len(self._tails)
 
     def number(self, held: Range) -> int:
         said = held[2:-1]
         number = self._numbers.get(said)
         if number is None:
-            number = self._numbers[said] = len(self._said)
-            self._said.append(said)
+            number = self._numbers[said] = len(self._tails)
+            self._tails.append(said)
         return number
 
     def range(self, number: int, first: int, last: int, entries: int | None = None) -> Range:
-        return Range(first, last, *self._said[number], entries)
+        return Range(first, last, *self._tails[number], entries)
 
     def are(self, status: str) -> np.ndarray:
-        return np.array([said[0] == status for said in self._said] + [False])
+        return np.array([said[0] == status for said in self._tails] + [False])
 
     def consumers(self) -> np.ndarray:
-        return np.array([said[1] for said in self._said] + [None], object)
+        return np.array([said[1] for said in self._tails] + [None], object)
 
     def rounds(self) -> np.ndarray:
-        return np.array([-1 if said[2] is None else said[2] for said in self._said] + [-1], np.int64)
+        return np.array([-1 if said[2] is None else said[2] for said in self._tails] + [-1], np.int64)
 
     def due(self) -> np.ndarray:
         """When each comes back or may be delivered; :data:`NEVER` without such a time."""
-        return np.array([NEVER if said[4] is None else said[4] for said in self._said] + [NEVER], np.int64)
+        return np.array([NEVER if said[4] is None else said[4] for said in self._tails] + [NEVER], np.int64)
 
 
 class EntryCodes:

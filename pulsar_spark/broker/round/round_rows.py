@@ -47,12 +47,12 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
     if not pages:
         return table
     ranges = joined([page.ranges for page in pages])
-    tables, told = [table], [page.has_row for page in pages]
-    if any(told):
+    tables, have_rows = [table], [page.has_row for page in pages]
+    if any(have_rows):
         page_ends = np.cumsum([len(page.ranges) for page in pages])
         ends = {
-            "first": ranges.ends[0, np.append(0, page_ends[:-1])][told],
-            "last": ranges.ends[1, page_ends - 1][told],
+            "first": ranges.ends[0, np.append(0, page_ends[:-1])][have_rows],
+            "last": ranges.ends[1, page_ends - 1][have_rows],
         }
         with_row = [page for page in pages if page.has_row]
         tables.append(_rows_of_pages(round_number, "page", with_row, ends, [1] * len(with_row)))

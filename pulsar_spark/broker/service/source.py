@@ -51,7 +51,7 @@ class Feed:
     """Answers one query's source. *look* returns work or None; *is_stopping* ends waiting."""
 
     def __init__(self, look: Callable[[], News | None], is_stopping: threading.Event):
-        self._look, self._is_stopping, self._told = look, is_stopping, 0
+        self._look, self._is_stopping, self._number = look, is_stopping, 0
         self._folder = tempfile.TemporaryDirectory(prefix="pulsar_spark_feed_")
         self.path = str(Path(self._folder.name) / "socket")
         self._listener = socket.socket(socket.AF_UNIX)
@@ -74,11 +74,11 @@ class Feed:
             for line in lines:
                 news = self._wait()
                 if news is not None:
-                    self._told += 1
+                    self._number += 1
                 said = (
                     {"moved": [], "offset": json.loads(line)}
                     if news is None
-                    else {"moved": news.moved, "offset": {**news.offset, "number": self._told}}
+                    else {"moved": news.moved, "offset": {**news.offset, "number": self._number}}
                 )
                 lines.write(json.dumps(said) + "\n")
                 lines.flush()

@@ -68,7 +68,7 @@ class CompactedView:
         self.path = path_of(table) / FOLDER
         self._log = TableLog(self.path)
         self._opened: DeltaTable | None = None
-        self._said: dict[str, int] = {}
+        self._transactions: dict[str, int] = {}
         self._files: list[_File] = []
         self._group: tuple[tuple[str, int], pa.Table] | None = None
         self._bounds: dict[str, list[_Bounds]] = {}
@@ -85,7 +85,7 @@ class CompactedView:
                 f"{str(self.path)!r}: the compacted view cannot be opened ({broken}): restore it, or remove "
                 "the folder and compact the topic again, without its trimmed messages"
             ) from broken
-        self._files, self._said, self._bounds = sorted(_files(self._opened), key=lambda file: file[1:3]), {}, {}
+        self._files, self._transactions, self._bounds = sorted(_files(self._opened), key=lambda file: file[1:3]), {}, {}
         return True
 
     @property
@@ -100,13 +100,13 @@ class CompactedView:
 
     def said(self, transaction: str) -> int:
         """The value of a transaction of the view; 0 without one."""
-        if transaction not in self._said:
+        if transaction not in self._transactions:
             opened = self._opened
             if opened is not None and store_of(self.path).is_lent:  # transaction_version asks the store again
                 opened = open_table(self.path, self.version)
             found = opened and opened.transaction_version(transaction)
-            self._said[transaction] = found or 0
-        return self._said[transaction]
+            self._transactions[transaction] = found or 0
+        return self._transactions[transaction]
 
     def horizon(self, partition: int) -> int:
         """The last compacted ledger of a partition; 0 without one."""

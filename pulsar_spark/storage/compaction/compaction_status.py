@@ -53,7 +53,7 @@ def _compacting(topic: Topic) -> Iterator[None]:
     with try_hold(path, alone=True) as (opened, is_mine):
         if not is_mine:
             raise _in_progress(topic)
-        before = _said(path, opened)
+        before = _content(path, opened)
         _say(opened, {**before, "status": RUNNING})
         try:
             yield
@@ -86,7 +86,7 @@ def _now(topic: Topic) -> tuple[bool, dict]:
     if not path.is_file():
         raise FileNotFoundError(path)
     with try_hold(path, alone=False) as (opened, is_free):
-        return is_free, _said(path, opened)
+        return is_free, _content(path, opened)
 
 
 @contextlib.contextmanager
@@ -132,7 +132,7 @@ def _failure(failed: BaseException) -> dict:
     return {"status": ERROR, "error": text, "time_ms": now_micros() // 1000}
 
 
-def _said(path: AnyPath, opened: int) -> dict:
+def _content(path: AnyPath, opened: int) -> dict:
     return _parsed(path, os.pread(opened, 1 << 16, 0) or b"{}")
 
 

@@ -166,7 +166,7 @@ class TableLog:
         """May a commit remove files, by its bytes? FileNotFoundError if it is gone."""
         return b'"remove"' in (text := self.file(version).read_bytes()) or b'"Overwrite"' in text
 
-    def commits_that_say(self, text: bytes, after: int, until: int) -> Iterator[Commit]:
+    def commits_with(self, text: bytes, after: int, until: int) -> Iterator[Commit]:
         """Commits above *after*, up to *until*, with the bytes *text*, in order; FileNotFoundError if one is gone."""
         for version in range(after + 1, until + 1):
             said = self.file(version).read_bytes()

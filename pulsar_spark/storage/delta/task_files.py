@@ -18,7 +18,7 @@ from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
 
 MOST_FILES = 8
 """Most files that a task writes at once."""
-_TOLD = pa.schema([("file", pa.string())])
+_FILES_SCHEMA = pa.schema([("file", pa.string())])
 
 
 class ByTasks(NamedTuple):
@@ -32,8 +32,8 @@ def write_task_files(rows: DataFrame, folder: AnyPath, partition_by: Sequence[st
     """Run *rows* and write them into *folder*, which tasks must see; one file per task and partition value. Returns
     sorted relative names.
     """
-    told = rows.mapInArrow(_write_into(str(folder), partition_by, how), "file string").collect()
-    return sorted(row.file for row in told)
+    written = rows.mapInArrow(_write_into(str(folder), partition_by, how), "file string").collect()
+    return sorted(row.file for row in written)
 
 
 def _write_into(folder: str, partition_by: Sequence[str], how: ByTasks) -> Callable:
@@ -53,7 +53,9 @@ def _write_into(folder: str, partition_by: Sequence[str], how: ByTasks) -> Calla
                     files[place].add(rows)
             for file in files.values():
                 file.flush()
-        yield pa.RecordBatch.from_arrays([pa.array([file.name for file in files.values()], pa.string())], schema=_TOLD)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([file.name for file in files.values()], pa.string())], schema=_FILES_SCHEMA
+        )
 
     return write
 

@@ -26,7 +26,7 @@ from pulsar_spark.storage.entries.message_files import (
     taken,
 )
 from pulsar_spark.storage.entries.missing import Missing, Present, is_trimmed, lost_error, missing_of
-from pulsar_spark.storage.entries.said_values import MOST_ENTRIES, Values, said_values
+from pulsar_spark.storage.entries.said_values import MOST_ENTRIES, Values, common_values
 from pulsar_spark.storage.entries.topic_files import (
     READ_ERRORS,
     files_of,
@@ -173,7 +173,7 @@ def read_slice(table, runs: Iterable[Run], columns: Sequence[str], *, as_publish
     what the producer wrote, whatever was deleted since, until VACUUM removes the file.
     """
     runs, schema = list(runs), _slice_schema(columns)
-    said = _said(table, runs, columns, as_published)
+    said = _stated_values(table, runs, columns, as_published)
     others = _from_files(table, [run for run, values in zip(runs, said) if values is None], columns, as_published)
     found = [schema.empty_table()]
     for is_said, members in groupby(zip(runs, said), lambda member: member[1] is not None):
@@ -192,14 +192,14 @@ def _slice_schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([("position", pa.int64()), *(MESSAGES.schema.field(name) for name in columns)])
 
 
-def _said(table, runs: Sequence[Run], columns: Sequence[str], as_published: bool) -> list[Values | None]:
+def _stated_values(table, runs: Sequence[Run], columns: Sequence[str], as_published: bool) -> list[Values | None]:
     """For each run the values that its commit states for all rows; None if it states none, or they changed."""
     few = [number for number, run in enumerate(runs) if run.entries <= MOST_ENTRIES]
     if few and not as_published:
         are_so = are_as_published(table, [runs[number] for number in few])
         few = [number for number, is_so in zip(few, are_so) if is_so]
     found: list[Values | None] = [None] * len(runs)
-    for number, values in zip(few, said_values(table, [runs[number] for number in few], columns)):
+    for number, values in zip(few, common_values(table, [runs[number] for number in few], columns)):
         found[number] = values
     return found
 

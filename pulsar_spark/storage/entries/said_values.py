@@ -30,7 +30,7 @@ _UNKNOWN = object()
 T, R = TypeVar("T"), TypeVar("R")
 
 
-def said_values(table: AnyPath, runs: Sequence[Run], columns: Sequence[str]) -> list[Values | None]:
+def common_values(table: AnyPath, runs: Sequence[Run], columns: Sequence[str]) -> list[Values | None]:
     """For each of *runs*, the values of *columns* common to its file's rows, by its commit; None if unknown, or if the
     file is not there in that size.
     """
@@ -44,7 +44,7 @@ def said_values(table: AnyPath, runs: Sequence[Run], columns: Sequence[str]) -> 
     return [values for found in _each(table, of_commit, of_commits) for values in found]
 
 
-def least_said(table: AnyPath, runs: Sequence[Run], column: str) -> list[datetime | None]:
+def lower_bounds(table: AnyPath, runs: Sequence[Run], column: str) -> list[datetime | None]:
     """For each of *runs*, a lower bound of *column*'s instants, by its commit; None if unknown."""
 
     def of_run(run: Run) -> datetime | None:

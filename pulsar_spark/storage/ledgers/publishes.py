@@ -111,7 +111,7 @@ def _are_partitions(table: AnyPath, files: list[PublishedFile], partitions: int 
 def _published_file(table: AnyPath, version: int, file: AddedFile) -> PublishedFile | None:
     """What numbering needs of a file; None if it is not surely one publish's."""
     try:
-        said = _said(file)
+        said = _statistics_of(file)
     except (TypeError, ValueError) as broken:
         raise CorruptState(
             f"{table}: commit {version}: the statistics of file {file.path!r} are not plausible ({broken})"
@@ -145,7 +145,7 @@ def _published_file(table: AnyPath, version: int, file: AddedFile) -> PublishedF
     )
 
 
-class _Said(NamedTuple):
+class _Statistics(NamedTuple):
     """A file's statistics: known bounds of entry id, batch size, publish id and time, and null counts."""
 
     partition: int
@@ -155,7 +155,7 @@ class _Said(NamedTuple):
     nulls: dict
 
 
-def _said(file: AddedFile) -> _Said:
+def _statistics_of(file: AddedFile) -> _Statistics:
     """Parse a file's statistics; TypeError or ValueError if impossible."""
     low, high, nulls = file.min_values, file.max_values, file.null_counts
     partition = int(file.partition_values["partition"]) if "partition" in file.partition_values else -1
@@ -177,7 +177,7 @@ def _said(file: AddedFile) -> _Said:
         isinstance(count, int) for count in nulls.values() if not isinstance(count, dict)
     ):
         raise TypeError("publish ids and counts of nulls are texts and numbers")
-    return _Said(partition, bounds, ids, times, nulls)
+    return _Statistics(partition, bounds, ids, times, nulls)
 
 
 def _number(value: object, name: str, most: int) -> int:

@@ -16,7 +16,7 @@ class HeldObject:
     """An object with content *said*, from its creation until :meth:`end`."""
 
     def __init__(self, path: ObjectPath, said: dict):
-        self.path, self._said, self._opened_under = path, {**said, "pid": os.getpid()}, forks.generation
+        self.path, self._content, self._opened_under = path, {**said, "pid": os.getpid()}, forks.generation
         self._known: dict[str, str] | None = None
         self._is_ended = not self._say()
 
@@ -39,7 +39,7 @@ class HeldObject:
         return not self._is_ended and self._opened_under == forks.generation
 
     def _say(self) -> bool:
-        content = json.dumps({**self._said, "sign": uuid.uuid4().hex}).encode()
+        content = json.dumps({**self._content, "sign": uuid.uuid4().hex}).encode()
         if not self.path.store.put_over(self.path, content, self._known):
             return False
         self._known = self.path.store.known(self.path)

@@ -45,7 +45,7 @@ class BundleLease:
     def sure_holder(self, pause: Callable[[float], None] = time.sleep) -> Holder | None:
         """The live holder; waits, in an object store, to see a renewal."""
         holder = first = self.holder()
-        while holder is not None and holder == first and not self._file.is_told_at_once:
+        while holder is not None and holder == first and not self._file.is_certain_at_once:
             pause(_LOOK_SECONDS)
             holder = self.holder()
         return holder
@@ -53,23 +53,23 @@ class BundleLease:
     def take(self, *, hands_over: bool = False) -> bool:
         """Take or renew the lease; False if another broker holds it. *hands_over* keeps another's wish."""
 
-        def taken(said: Holder | None) -> dict | None:
+        def taken(current: Holder | None) -> dict | None:
             self.is_wanted = False
-            if self._is_others(said):
+            if self._is_others(current):
                 return None
-            wanted = said.wanted if hands_over and self._held(said) else None
+            wanted = current.wanted if hands_over and self._held(current) else None
             self.is_wanted = wanted is not None
-            return {**self._said(is_held=True), **({"wanted": wanted} if wanted else {})}
+            return {**self._content(is_held=True), **({"wanted": wanted} if wanted else {})}
 
         return self._file.change(taken)
 
     def release(self) -> None:
         """End this broker's lease, or pass it to the broker that wants it."""
 
-        def ended(said: Holder | None) -> dict | None:
-            if not self._held(said) or self._is_others(said):
+        def ended(current: Holder | None) -> dict | None:
+            if not self._held(current) or self._is_others(current):
                 return None
-            return {**said.wanted, "is_held": True} if said.wanted else self._said(is_held=False)
+            return {**current.wanted, "is_held": True} if current.wanted else self._content(is_held=False)
 
         self._file.change(ended)
 
@@ -77,20 +77,20 @@ class BundleLease:
         """Tell the holder that this broker wants the lease; False without a holder, or if another asked first."""
         me = {"broker_id": self.broker_id, "host": socket.gethostname(), "pid": os.getpid()}
 
-        def requested(said: Holder | None) -> dict | None:
-            if not self._is_others(said) or said.wanted not in (None, me):
+        def requested(current: Holder | None) -> dict | None:
+            if not self._is_others(current) or current.wanted not in (None, me):
                 return None
-            return {**said._asdict(), "wanted": me, "is_held": True}
+            return {**current._asdict(), "wanted": me, "is_held": True}
 
         return self._file.change(requested)
 
     def withdraw(self) -> None:
         """Withdraw that wish."""
 
-        def withdrawn(said: Holder | None) -> dict | None:
-            if not self._is_others(said) or not self.has_requested(said):
+        def withdrawn(current: Holder | None) -> dict | None:
+            if not self._is_others(current) or not self.has_requested(current):
                 return None
-            return {name: value for name, value in said._asdict().items() if name != "wanted"} | {"is_held": True}
+            return {name: value for name, value in current._asdict().items() if name != "wanted"} | {"is_held": True}
 
         self._file.change(withdrawn)
 
@@ -98,12 +98,12 @@ class BundleLease:
         """Does the lease still have this broker's wish?"""
         return holder.wanted is not None and holder.wanted.get("broker_id") == self.broker_id
 
-    def _held(self, said: Holder | None) -> Holder | None:
-        return said if self._file.is_held(said) else None
+    def _held(self, current: Holder | None) -> Holder | None:
+        return current if self._file.is_held(current) else None
 
-    def _is_others(self, said: Holder | None) -> bool:
-        holder = self._held(said)
+    def _is_others(self, current: Holder | None) -> bool:
+        holder = self._held(current)
         return holder is not None and holder.broker_id != self.broker_id
 
-    def _said(self, *, is_held: bool) -> dict:
+    def _content(self, *, is_held: bool) -> dict:
         return {"broker_id": self.broker_id, "is_held": is_held}

@@ -26,35 +26,39 @@ from pulsar_spark.storage.store.small_file import (
 )
 from pulsar_spark.storage.store.store import AnyPath, store_of
 
-Said = TypeVar("Said", bound=NamedTuple)
+Fields = TypeVar("Said", bound=NamedTuple)
 LAST_INSTANT = 253_402_300_799
 """The end of the year 9999, in seconds since 1970."""
 FARTHEST_SECONDS = 24 * 60 * 60
 """More than machines' clocks differ: a lease that ends later counts as unreadable, if clocks are compared."""
 
 
-class LeaseFile(Generic[Said]):
+class LeaseFile(Generic[Fields]):
     """The file at *path* with the fields of *kind*, such as ``host``, ``pid`` and ``until``. A lease lasts
     *seconds()*.
     """
 
     def __init__(
-        self, path: AnyPath, kind: type[Said], seconds: Callable[[], float], clock: Callable[[], float] = time.monotonic
+        self,
+        path: AnyPath,
+        kind: type[Fields],
+        seconds: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
     ):
         self.path, self._kind, self._seconds, self._clock = path, kind, seconds, clock
         self._store = store_of(path)
-        self._seen: tuple[Said, float] | None = None
-        self.is_told_at_once = self._store.is_local
+        self._seen: tuple[Fields, float] | None = None
+        self.is_certain_at_once = self._store.is_local
         """Does one look tell whether a holder is there, by a clock and by its process?"""
 
-    def read(self) -> Said | None:
+    def read(self) -> Fields | None:
         """The content, alive or not; None if missing or unreadable."""
         try:
             return self._parsed(read_small(self.path))[0]
         except FileNotFoundError:
             return None
 
-    def is_held(self, said: Said | None) -> bool:
+    def is_held(self, said: Fields | None) -> bool:
         """Is the lease *said* still alive?"""
         if said is None or said.until == 0:
             return False
@@ -64,7 +68,7 @@ class LeaseFile(Generic[Said]):
             self._seen = said, self._clock()
         return self._clock() - self._seen[1] < self._seconds()
 
-    def change(self, decide: Callable[[Said | None], dict[str, Any] | None]) -> bool:
+    def change(self, decide: Callable[[Fields | None], dict[str, Any] | None]) -> bool:
         """Replace the content by what *decide* makes of it: ``is_held``, and the fields except ``host``, ``pid`` and
         ``until``. If that is None, change nothing and return False.
         """
@@ -81,7 +85,7 @@ class LeaseFile(Generic[Said]):
         check_there(self.path)
         return self._store.change(self.path, text)
 
-    def _parsed(self, content: bytes) -> tuple[Said | None, bool]:
+    def _parsed(self, content: bytes) -> tuple[Fields | None, bool]:
         """The content, and whether it is readable."""
         try:
             return self._fields(parse_object(content)), True
@@ -89,7 +93,7 @@ class LeaseFile(Generic[Said]):
             say_unreadable(self.path, content, why, "it is treated as an ended lease")
             return None, False
 
-    def _fields(self, said: dict[str, Any]) -> Said:
+    def _fields(self, said: dict[str, Any]) -> Fields:
         """The kind's fields; others are ignored."""
         given: dict[str, Any] = {}
         for name, of_type in self._kind.__annotations__.items():

@@ -110,7 +110,7 @@ class Volume:
             ) from missing
         except (PermissionDenied, Unauthenticated) as refused:
             raise ConnectError(
-                f"root {self.url!r}: the catalog refuses the credentials ({_said(refused)}): {WHO}, as a user "
+                f"root {self.url!r}: the catalog refuses the credentials ({_reason(refused)}): {WHO}, as a user "
                 "with READ VOLUME and WRITE VOLUME"
             ) from refused
         except (DatabricksError, OSError, ValueError) as fault:
@@ -144,11 +144,11 @@ class Volume:
             return _lent(lend(operation=VolumeOperation.WRITE_VOLUME, volume_id=self._id))
         except (DatabricksError, OSError, ValueError) as fault:  # ValueError if no login works any more
             if self._lent is not None:
-                raise OSError(errno.EIO, f"the catalog gives no credentials: {_said(fault)}", self.url) from fault
+                raise OSError(errno.EIO, f"the catalog gives no credentials: {_reason(fault)}", self.url) from fault
             if not isinstance(fault, PermissionDenied):
                 raise _no_answer(self.url, fault) from fault
             raise ConnectError(
-                f"root {self.url!r}: the catalog gives no credentials for the volume ({_said(fault)}): {GRANTS}"
+                f"root {self.url!r}: the catalog gives no credentials for the volume ({_reason(fault)}): {GRANTS}"
             ) from fault
 
 
@@ -186,7 +186,7 @@ def _catalog(url: str) -> "WorkspaceClient":
         return WorkspaceClient(config=Config(http_timeout_seconds=ANSWER_SECONDS, retry_timeout_seconds=RETRY_SECONDS))
     except ValueError as unclear:
         raise ConnectError(
-            f"root {url!r}: the environment has no address and user of the catalog ({_said(unclear)}): {WHO}"
+            f"root {url!r}: the environment has no address and user of the catalog ({_reason(unclear)}): {WHO}"
         ) from None
 
 
@@ -208,12 +208,12 @@ def _lent(answer: "GenerateTemporaryVolumeCredentialResponse") -> Lent:
 
 def _no_answer(url: str, fault: Exception) -> ConnectError:
     return ConnectError(
-        f"root {url!r}: the catalog does not answer ({_said(fault)}): check that DATABRICKS_HOST "
+        f"root {url!r}: the catalog does not answer ({_reason(fault)}): check that DATABRICKS_HOST "
         "is its address, and the network"
     )
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """The catalog's own message, without its client's configuration."""
     return re.split(r"\.? Config: |\n", str(error))[0][:300]
 

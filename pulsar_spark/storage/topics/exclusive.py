@@ -65,7 +65,7 @@ class ExclusiveClaim:
             if not is_fencing and claim and self._is_others(claim) and self._file.is_held(claim):
                 return None
             epoch = (claim.epoch if claim else self._logged_epoch()) + 1
-            return self._said(epoch, is_held=True)
+            return self._content(epoch, is_held=True)
 
         if not self._file.change(take):
             return False
@@ -107,7 +107,7 @@ class ExclusiveClaim:
         def write(claim: _Claim | None) -> dict | None:
             if not self._is_mine or claim is None or self._is_others(claim):
                 return None
-            return self._said(claim.epoch, is_held=is_held)
+            return self._content(claim.epoch, is_held=is_held)
 
         self._file.change(write)
         self._is_mine = self._is_mine and is_held
@@ -115,5 +115,5 @@ class ExclusiveClaim:
     def _is_others(self, claim: _Claim) -> bool:
         return claim.owner != self._owner
 
-    def _said(self, epoch: int, *, is_held: bool) -> dict:
+    def _content(self, epoch: int, *, is_held: bool) -> dict:
         return {"epoch": epoch, "owner": self._owner, "producer_name": self._producer_name, "is_held": is_held}

@@ -51,7 +51,7 @@ class TopicProducers:
     def __init__(self, table: AnyPath, name: str, partitions: Sequence[int]):
         self._folder = path_of(table) / _FOLDER
         self._store = store_of(self._folder)
-        self._said = {"name": name, "partitions": list(partitions)}
+        self._content = {"name": name, "partitions": list(partitions)}
         self._held = None
         self._waits_since: int | None = None
         self._said_so = float("-inf")
@@ -75,7 +75,7 @@ class TopicProducers:
             if is_waiting and self._waits_since is None:
                 self._waits_since = AppendTable(self._folder.parent).append_transaction(_APPLICATION, time.time_ns())
             more = {"is_waiting": True, "waits_since": self._waits_since} if is_waiting else {"is_waiting": False}
-            self._held = hold(self._folder / uuid.uuid4().hex, {**self._said, **more})
+            self._held = hold(self._folder / uuid.uuid4().hex, {**self._content, **more})
 
     def is_first(self) -> bool:
         """Has no other producer waited longer?"""
@@ -96,7 +96,7 @@ class TopicProducers:
     def grow(self, partitions: Sequence[int]) -> None:
         """Publish to all these *partitions*; nothing unless entered."""
         if self.has_entered:
-            self._said["partitions"] = list(partitions)
+            self._content["partitions"] = list(partitions)
             self.enter()
 
     @property
@@ -119,7 +119,7 @@ class TopicProducers:
     def others(self) -> list[Connected]:
         """Producers that share a partition with this one."""
         found = map(_read, self._files())
-        return [each for each in found if each and not set(self._said["partitions"]).isdisjoint(each.partitions)]
+        return [each for each in found if each and not set(self._content["partitions"]).isdisjoint(each.partitions)]
 
     def send_away(self) -> None:
         """Remove the others' files."""

@@ -64,7 +64,7 @@ class SequenceIds:
         latest = self._log.latest()
         if latest < 0:
             raise FileNotFoundError(self._table)
-        for commit in self._log.commits_that_say(PREFIX.encode(), version, latest):
+        for commit in self._log.commits_with(PREFIX.encode(), version, latest):
             for app_id, sequence_id in commit.transactions.items():
                 if self._is_wanted(app_id):
                     found[app_id] = sequence_id, commit.updated_ms.get(app_id)
@@ -74,7 +74,7 @@ class SequenceIds:
 
     def _follow(self) -> None:
         latest = self._log.latest(self.version)
-        for commit in self._log.commits_that_say(PREFIX.encode(), self.version, latest):
+        for commit in self._log.commits_with(PREFIX.encode(), self.version, latest):
             self.highest |= {name: each for name, each in commit.transactions.items() if self._is_wanted(name)}
         self.version = latest
 

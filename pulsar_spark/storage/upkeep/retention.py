@@ -28,7 +28,7 @@ _SECONDS["week"] = 7 * _SECONDS["day"]
 LEAST_SECONDS = 5 * 60
 """How long files and versions stay at least: longer than a reader needs from open to read, and a usual lease."""
 _TRIES = 10
-_TOLD = re.compile(r"interval \d+ seconds")
+_OWN_PROMISE = re.compile(r"interval \d+ seconds")
 """How :func:`tell_promise` writes it; other programs write it in another way."""
 _PART = re.compile(rf"(\d+)\s+({'|'.join(_SECONDS)})s?(?:\s+|$)")
 
@@ -55,13 +55,13 @@ def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float
     return min(seconds, max(made, LEAST_SECONDS))
 
 
-def left_since(path: AnyPath, table: DeltaTable, before: float, told: float) -> set[str]:
+def left_since(path: AnyPath, table: DeltaTable, before: float, promised_from: float) -> set[str]:
     """Files that left the table after *before* (in seconds), as far as its state may not list them or they left before
-    *told*.
+    *promised_from*.
     """
     said = table.metadata().configuration
     known = time.time() - (_seconds(FILES_PROPERTY, said[FILES_PROPERTY]) if FILES_PROPERTY in said else _FILES_SECONDS)
-    known = max(known, told)
+    known = max(known, promised_from)
     log, left = TableLog(path), set()
     for version, written in log.written().items() if before < known else ():
         try:
@@ -94,7 +94,7 @@ def tell_promise(path: AnyPath, seconds: int) -> bool:
 
 def _is_untold(table: DeltaTable, seconds: int) -> bool:
     said = table.metadata().configuration.get(FILES_PROPERTY)
-    return said is None or (_TOLD.fullmatch(said) is not None and said != f"interval {seconds} seconds")
+    return said is None or (_OWN_PROMISE.fullmatch(said) is not None and said != f"interval {seconds} seconds")
 
 
 def _seconds(name: str, interval: str) -> float:

@@ -102,7 +102,7 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
         return [path for path in paths if path in old]
 
     doomed = dict.fromkeys(found(hours, is_full=False) + found(max(hours, NEW_HOURS), is_full=True))
-    left = left_since(table, opened, before, told=time.time() - hours * SECONDS_AN_HOUR) if doomed else ()
+    left = left_since(table, opened, before, promised_from=time.time() - hours * SECONDS_AN_HOUR) if doomed else ()
     return [path for path in doomed if path not in left]
 
 
