@@ -80,8 +80,10 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # pytest runs in the background of a shell
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A shell ignores these for what it starts in the background, and children inherit that.
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
     config.addinivalue_line("markers", "long: not in the default suite")
     config.addinivalue_line("markers", "default: in the default suite, whatever it costs")
     config.addinivalue_line("markers", "everything: every case (set by itself)")

@@ -186,7 +186,7 @@ def test_whatever_happens_the_index_says_the_same(indexed, monkeypatch, seed):
     chance = random.Random(seed)
     monkeypatch.setattr(delay_head, "MOST_ENTRIES", 12)
     for name in ("delay_merge", "delay_segments"):
-        monkeypatch.setattr(f"pulsar_spark.storage.{name}.SEGMENT_ENTRIES", 3)
+        monkeypatch.setattr(f"pulsar_spark.storage.delay_index.{name}.SEGMENT_ENTRIES", 3)
     monkeypatch.setattr("pulsar_spark.storage.delay_index.delay_merge.FILE_ENTRIES", 6)
     for _ in range(30):
         step = chance.choice(["publish"] * 6 + ["seal", "open", "rebuild", "lose", "lose table"])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.costs import Cost, function_of
 
-MOST_SECONDS = 1.5
+MOST_SECONDS = 1.2
 """What all cases of a function of the default suite take together."""
 ON_SPARK = (
     "tests/transforms/",
