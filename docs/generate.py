@@ -76,7 +76,7 @@ def command_line() -> str:
     parts = [
         "# Command line",
         FRESH,
-        "All commands take `--root`, or the environment variable `PULSAR_SPARK_ROOT`. `pulsar-spark COMMAND --help` says the same as this page.",
+        "Commands with an option `--root` also accept the environment variable `PULSAR_SPARK_ROOT` instead. `pulsar-spark COMMAND --help` says the same as this page.",
     ]
     for name, command in commands(root):
         arguments = [each for each in command.params if each.param_type_name == "argument"]
@@ -105,7 +105,7 @@ def tables() -> str:
         [
             "# Tables and views",
             FRESH,
-            "Every table is a Delta table below the root. The broker's tables lie in the folder of their bundle, below `_bundles`.",
+            "Every table is a Delta table below the root. The broker's tables lie in the folder of their bundle, below `_bundles`. [Design](../explanation/design.md#2-words) explains page, lane, letter, promotion and other words of the columns. If rows of several kinds share a table, a meaning begins with the kinds of rows that it is about.",
             "## Tables",
             documentation.tables(),
             "## Views",
@@ -152,7 +152,7 @@ def policies() -> str:
             "# Policies\n",
             FRESH + "\n",
             "Every policy can be set for a topic, a namespace, or the root (named `broker`). The topic's own setting counts first, then that of its namespace, then that of the root, then the default.\n",
-            "A change holds from the next round on, unless the table says otherwise. *Check* is every `ttl_check_seconds`, *trim* is `pulsar-spark maintain trim`, *first consumer* is the first one that connects to a subscription without consumers.\n",
+            "A change holds from the next round on, unless the table says otherwise. A *check* of the broker runs every `ttl_check_seconds`. A *trim* is a run of `pulsar-spark maintain trim`. A *first consumer* is one that connects while its subscription has no other.\n",
             *tables,
             "## Set and remove",
             "",
@@ -178,11 +178,12 @@ def states() -> str:
 
     return (
         f"# States of an entry\n\n{FRESH}\n\n"
-        "Requests, permits and limits decide which entries an event meets. This table decides what becomes of them. "
-        "Tests compare it with the reference broker, over the specification and over random histories.\n\n"
+        "Requests, permits and limits decide to which entries an event happens. The tables below say in which state it "
+        "leaves them. Tests compare them with the plain model of a broker, in the cases of the specification and in "
+        "random histories.\n\n"
         "![The states of an entry, and the events that lead from one to another](../pictures/states.svg)\n\n"
         f"{documentation.states()}\n\n## Transitions\n\n{documentation.transitions()}\n\n"
-        "An entry of a batch keeps, in any state, which of its messages are open (`ack_set`).\n"
+        "In every state, the entry of a batch also records which of its messages are unacknowledged (`ack_set`).\n"
     )
 
 
@@ -198,7 +199,7 @@ def errors() -> str:
     parts = [
         "# Errors",
         FRESH,
-        "All derive from `PulsarSparkError`. `InvalidRequest` is the caller's fault: nothing was changed. `CorruptState` means that stored rows break a rule: nothing was written after it was seen. The text of each error says what happened, names the value and says what to do.",
+        "All derive from `PulsarSparkError`. `InvalidRequest` is the caller's fault: nothing was changed. `CorruptState` means that stored rows break a rule: nothing was written after it was seen. The few others are neither: another broker took over, or data is not ready or no longer there. The text of each error says what happened, names the value and says what to do.",
         "`pulsar_spark.exceptions` has the same names, as scripts written for `pulsar` expect them.",
         "| error | is a | when, and what to do |",
         "|---|---|---|",
@@ -238,7 +239,7 @@ def python() -> str:
     for name, sentence in PUBLIC.items():
         module = importlib.import_module(name)
         parts += [f"## {name}", sentence]
-        names = sorted(NAMES.get(name) or module.__all__)
+        names = sorted(each for each in NAMES.get(name) or module.__all__ if not each.startswith("_"))
         shown = {value for value in (getattr(module, public) for public in names) if inspect.isclass(value)}
         for public in names:
             value = getattr(module, public)

@@ -23,8 +23,8 @@ class KeyHashes:
         return self._of_key_shared(topic, subscription, range_rows)
 
     def draining_hashes(self, topic: str, subscription: str) -> list[dict]:
-        """The hashes that wait for their former owner, by partition and hash: the columns of the view
-        ``draining_hashes``. It reads the hashes of unacknowledged entries from the topic.
+        """The hashes whose next entries wait for entries that a consumer holds, by partition and hash: the columns of
+        the view ``draining_hashes``. It reads the hashes of unacknowledged entries from the topic.
         """
         rows = self._of_key_shared(topic, subscription, draining_rows)
         return [row | {"due_time": row["due_time"] and row["due_time"].isoformat()} for row in rows]

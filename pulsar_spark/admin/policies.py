@@ -163,7 +163,7 @@ class Policies:
         self.set_policy(scope, DEDUPLICATION, int(enabled))
 
     def get_deduplication(self, scope: str) -> bool | None:
-        """As set on a namespace or a topic; None where nothing is."""
+        """Whether deduplication is switched on or off for *scope* itself; None if nothing is set there."""
         found = self.get_policies(scope).get(DEDUPLICATION)
         return None if found is None else policy_number(DEDUPLICATION, found) == 1
 

@@ -162,7 +162,9 @@ class Client(Described):
         start_message_id_inclusive: bool = False,
         crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
     ) -> Reader:
-        """Create a reader that begins at *start_message_id*; arguments as for ``pulsar_spark.Client.create_reader``."""
+        """Create a reader that begins after *start_message_id*, or at it with ``start_message_id_inclusive``; arguments
+        as for ``pulsar_spark.Client.create_reader``.
+        """
         making = partial(self._client.create_reader, **_by_name(locals()))
         return Reader(await self._made(lambda reader: reader.close(), making), self._files)
 

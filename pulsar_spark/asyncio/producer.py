@@ -154,7 +154,7 @@ class Producer(Described):
         return self._producer.topic()
 
     def producer_name(self) -> str:
-        """The name given, or the one made up."""
+        """The given name, or the generated one."""
         return self._producer.producer_name()
 
     def last_sequence_id(self) -> int:

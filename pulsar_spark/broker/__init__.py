@@ -10,10 +10,10 @@ The plan (``transforms``) alone decides facts about entries: acknowledged (3.11,
 blocked (4.4, 4.5). The driver stores the result and computes none of it again. Four facts are exceptions:
 
 * What is left of a batch depends on the order of requests: ``acknowledgements`` asks ``ack_set`` (3.20).
-* Mark-delete passes ranges that no round plans, so the cursor's state moves it (3.17).
-* A request for redelivery unblocks its consumer whatever its result, so ``gather`` names the consumer (4.4).
-* ``keyed_pages`` and ``keyed_lanes`` find before the plan what comes back, because it frees its hash (2.41); they must
-  agree with the plan (``tests/differential/test_who_comes_back.py``).
+* Mark-delete moves over ranges that are not part of the round's plan, so the cursor's state in memory moves it (3.17).
+* A request for redelivery unblocks its consumer even if no entry comes back, so ``gather`` names the consumer (4.4).
+* ``keyed_pages`` and ``keyed_lanes`` find returned entries before the plan does, because a return frees the entry's
+  hash (2.41). They must agree with the plan (``tests/differential/test_who_comes_back.py``).
 
 | control fact | semantics | decided in | by the rule |
 |---|---|---|---|

@@ -157,13 +157,13 @@ class Broker(Described):
         return facts | ({"failure": type(self.failure).__name__} if self.failure else {})
 
     def go_on_with(self, lease: BundleLease) -> None:
-        """Before :meth:`start`: take the bundle by this *lease*, which has the same broker id and watched the holder.
-        In an object store, nothing else shows that the holder is gone."""
+        """Call before :meth:`start`: take the bundle over with *lease*, which has this broker's id and has watched the
+        broker that holds the bundle. In an object store, nothing else shows that this broker is gone."""
         self._lease_keeper.go_on_with(lease)
 
     def hand_over_when_asked(self) -> None:
-        """Before :meth:`start`: hand the bundle over for a split, and do not stand by after one. The broker then stops
-        with :attr:`is_handed_over`."""
+        """Call before :meth:`start`: let another process take the bundle over for a split; do not stand by after a
+        split. The broker then stops with :attr:`is_handed_over`."""
         bundles = bundles_of(self.layout)
 
         def end_if_split() -> None:
@@ -250,7 +250,7 @@ class Broker(Described):
         return self._stopping.is_set()
 
     def has_news(self) -> bool:
-        """Are there requests or publishes that no round took in? Also after the end."""
+        """Are there requests or publishes that no round has read yet? Also after the end."""
         return self._batches.has_news()
 
     def stop(self) -> None:

@@ -5,6 +5,7 @@ A script may import them, name them in annotations and derive classes.
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, NoReturn, TypeVar
@@ -20,9 +21,11 @@ Kind = TypeVar("Kind", bound=type)
 
 
 def _not_served(why: str) -> Callable[[Kind], Kind]:
-    """Let every method of a class raise, with its name and *why*."""
+    """Let every method of a class raise, with its name and *why*, and say so in the docstring."""
 
     def refusing(cls: Kind) -> Kind:
+        said = inspect.cleandoc(cls.__doc__ or "")
+        cls.__doc__ = f"{said}\n\nNot supported here, so its methods raise :class:`OperationNotSupported`: {why}."
         for name, method in list(vars(cls).items()):
             if isinstance(method, FunctionType):
                 setattr(cls, name, _refused(method, why))
@@ -152,8 +155,10 @@ class ServiceInfoProvider:
 
 @_one_root
 class AutoClusterFailover:
-    """Uses the ``primary`` cluster or the first of the ``secondary`` ones that answers, by checks every
-    ``check_interval_ms`` and the numbers ``failover_threshold`` and ``switch_back_threshold`` of them.
+    """Uses the ``primary`` cluster, or the first of the ``secondary`` ones that answers.
+
+    It checks every ``check_interval_ms``. After ``failover_threshold`` failed checks it changes to a secondary one,
+    after ``switch_back_threshold`` good ones back.
     """
 
     def __init__(
@@ -183,7 +188,7 @@ class MessageBatch:
     """Decodes Pulsar's bytes of a batch."""
 
     def with_message_id(self, msg_id: MessageId) -> "MessageBatch":  # type: ignore[empty-body]
-        """Say that *msg_id* is the entry of the bytes."""
+        """Set *msg_id* as the id of the batch; its messages get this id with their batch index."""
 
     def parse_from(self, data: bytes, size: int) -> list[Message]:  # type: ignore[empty-body]
         """Decode *size* messages in *data*."""

@@ -1,4 +1,4 @@
-"""The consumers of one subscription, each in a process, and the accidents of some."""
+"""Runs the consumers of one subscription, each in a process, and makes some of them fail."""
 
 import multiprocessing
 import time

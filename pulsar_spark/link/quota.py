@@ -1,7 +1,8 @@
 """What a topic's policies allow a producer: message size, delay, deduplication, and the backlog quota (semantics 3.30).
 
-Policies are read from ``cursor_ledger`` at most four times a second, shared in the process. A stopped topic (see
-storage.repair.condition) accepts nothing; the topic's own log is checked too, because there may be no broker.
+Policies are read from ``cursor_ledger`` at most four times a second, and more often only while a publish waits for the
+quota; all producers of the process share the result. A stopped topic (see storage.repair.condition) accepts nothing;
+the topic's own log is checked too, because there may be no broker.
 """
 
 import threading
@@ -86,13 +87,12 @@ class BacklogQuota:
         self._of_bundle = _policies_of(layout)
         self._policies: Mapping[tuple[str, str], str] = {}
         self.max_message_size = self._max_message_size()
-        """As it was when somebody looked last."""
+        """In bytes, by the last look at the policies."""
         self.max_delay_ms = 0
         """Likewise; 0 is no limit."""
         self._is_exceeded = False
         self._look_at = self.known_until = float("-inf")
-        """``known_until``: until then, on the clock, :meth:`refusal` would say at once, and without reading anything,
-        that nothing is in the way."""
+        """``known_until``: before this time of the clock, :meth:`refusal` returns None at once and reads nothing."""
         self._followed = max(0, TableLog(topic.path).latest() - _LOOK_BACK)
 
     def refusal(self, timeout: float, is_closed: Callable[[], bool] = lambda: False) -> PulsarSparkError | None:

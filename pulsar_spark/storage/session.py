@@ -79,9 +79,9 @@ def spark_session(
 ) -> SparkSession:
     """The active session if it has Delta, else a new one.
 
-    *settings* are added to ours, or to the active session if possible. *master* defaults to Spark's configuration, else
-    two local cores. *for_rounds* adds settings for small plans, on a sibling of an active session. A new session can
-    read *root*'s object store.
+    *settings* are added to this package's own, or to the active session if Spark allows it. Without *master*, Spark's
+    configuration chooses it, else two local cores. *for_rounds* adds settings for small plans, on a sibling of an
+    active session. A new session can read *root*'s object store.
 
     :class:`JavaNotFound` without a supported Java; :class:`InvalidConfiguration` for a session without Delta, or a
     setting that comes too late.

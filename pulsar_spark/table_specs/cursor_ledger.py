@@ -10,7 +10,7 @@ CURSOR_LEDGER = TableSpec(
     tuple(
         Column(*c)
         for c in (
-            ("round", pa.int64(), "number of the round: the table's fence, one commit each"),
+            ("round", pa.int64(), "number of the round; each round is one commit"),
             (
                 "kind",
                 pa.string(),
@@ -20,7 +20,7 @@ CURSOR_LEDGER = TableSpec(
             (
                 "topic",
                 pa.string(),
-                "full name of the topic, without a partition; housekeeping: or of a table of the broker's",
+                "full name of the topic, without a partition; housekeeping: or the name of a table of the broker",
             ),
             ("topic_id", pa.string(), "Delta's id of the topic's table, so that a topic created again starts clean"),
             ("partition", pa.int32(), "partition, -1 where the topic has none"),
@@ -35,22 +35,22 @@ CURSOR_LEDGER = TableSpec(
                 "first",
                 pa.int64(),
                 "page, range, letter, waiting_letter: first position; topic: the first one that was not trimmed; "
-                "promotion: first number; set_aside, waiting_request: row of the request within its commit, null = the "
-                "whole commit",
+                "promotion: first number of the promoted entries; set_aside, waiting_request: row of the request "
+                "within its commit, null = the whole commit",
             ),
             (
                 "last",
                 pa.int64(),
-                "page, range, letter, waiting_letter: last position, inclusive; of the last page null; promotion: last "
-                "number; set_aside: the last version of several that are gone",
+                "page, range, letter, waiting_letter: last position, inclusive; null for the last page; promotion: "
+                "last number; set_aside: the last of several versions of the requests table that no longer exist",
             ),
             (
                 "status",
                 pa.string(),
-                "range: acknowledged, pending (delivered, not acknowledged) or replay (to be "
-                "redelivered); letter, waiting_letter: retry or dead; cursor: blocked_by_broker while the broker's "
-                "own limit of unacknowledged messages holds it back; set_aside: request, topic or "
-                "subscription; housekeeping: rows_removed, files_joined, log_shortened or files_removed",
+                "range: acknowledged, pending (delivered, not acknowledged) or replay (to be redelivered); letter, "
+                "waiting_letter: retry or dead; cursor: blocked_by_broker while the broker's own limit of "
+                "unacknowledged messages holds it back; set_aside: request, topic or subscription; housekeeping: "
+                "rows_removed, files_joined, log_shortened or files_removed",
             ),
             (
                 "consumer_id",
@@ -60,8 +60,8 @@ CURSOR_LEDGER = TableSpec(
             (
                 "delivery_round",
                 pa.int64(),
-                "pending: the round that delivered the entries; waiting_letter: the round after which it was "
-                "tried first; with join_order it identifies the letter",
+                "pending: the round that delivered the entries; waiting_letter: the round after which it was tried "
+                "first; with join_order it identifies the letter",
             ),
             (
                 "redelivery_count",
@@ -73,16 +73,15 @@ CURSOR_LEDGER = TableSpec(
                 "due_time",
                 TIME,
                 "pending: when the entries are given back unless acknowledged; replay: not to be delivered before; "
-                "cursor: when a consumer that became active begins to receive; "
-                "round: the broker's own clock, by which pending entries, cursors and "
-                "leases fall due; "
-                "waiting_letter: when it is tried again, null: after this round",
+                "cursor: when a consumer that became active begins to receive; round: the broker's own clock, by which "
+                "pending entries, cursors and leases fall due; waiting_letter: when it is tried again, null: after "
+                "this round",
             ),
             (
                 "ack_set",
                 pa.list_(pa.int64()),
-                "pending, replay: batch indexes of each entry still unacknowledged; letter: those with a letter; "
-                "null = all",
+                "pending, replay: batch indexes of each entry still unacknowledged, null = all; letter: those with a "
+                "letter, null = all",
             ),
             ("batch_size", pa.int32(), "pending, replay: messages in each entry of the range"),
             ("mark_delete_position", pa.int64(), "cursor: everything up to here is acknowledged; -1 = nothing"),
@@ -90,8 +89,8 @@ CURSOR_LEDGER = TableSpec(
                 "read_position",
                 pa.int64(),
                 "cursor: first position never delivered; consumer: the first position after everything that was "
-                "handed out as it joined a KeyShared subscription, while it is one of those recently joined (classic "
-                "implementation only), else null",
+                "delivered when it joined a KeyShared subscription, while it waits for these (classic implementation "
+                "only), else null",
             ),
             (
                 "subscription_type",
@@ -118,37 +117,38 @@ CURSOR_LEDGER = TableSpec(
                 "consumer: receives on an Exclusive or Failover subscription; null on the others",
             ),
             ("is_blocked", pa.bool_(), "consumer, cursor: held back by the limit of unacknowledged messages"),
-            ("lease_time", TIME, "consumer: gone if nothing is heard of its client until then"),
+            ("lease_time", TIME, "consumer: when it counts as gone, unless its client is heard before"),
             (
                 "join_order",
                 pa.int64(),
-                "consumer: counts up over the subscription's life; waiting_letter: its number among those tried "
-                "first after one round",
+                "consumer: counts up over the subscription's life; waiting_letter: its number among those tried first "
+                "after one round",
             ),
             (
                 "msg_out_counter",
                 pa.int64(),
-                "cursor, consumer: messages delivered; waiting_letter: how often it was tried; "
-                "letterless: messages that were deleted or trimmed before their letter was written",
+                "cursor, consumer: messages delivered; waiting_letter: how often it was tried; letterless: messages "
+                "that were deleted or trimmed before their letter was written",
             ),
             (
                 "msg_redeliver_counter",
                 pa.int64(),
-                "cursor, consumer: messages among them that had been delivered before, shown to somebody or not",
+                "cursor, consumer: those of the delivered messages that had been delivered before, even if no "
+                "application got them",
             ),
             ("ledger_id", pa.int64(), "topic: the last version of its messages table that is numbered"),
             ("end_position", pa.int64(), "topic: the position the next entry of the partition gets"),
             (
                 "request_id",
                 pa.string(),
-                "reply: the request it answers; letter: the request that asked for it, null for entries "
-                "given back too often; set_aside: the request's id",
+                "reply: the request it answers; letter: the request that asked for it, null for entries given back too "
+                "often; set_aside: the request's id",
             ),
             (
                 "error",
                 pa.string(),
-                "reply: name of the refusal; null = done; set_aside: name of the exception; waiting_letter: "
-                "name of what kept it from being written",
+                "reply: name of the refusal; null = done; set_aside: name of the exception; waiting_letter: name of "
+                "what kept it from being written",
             ),
             (
                 "text",
@@ -159,9 +159,9 @@ CURSOR_LEDGER = TableSpec(
             (
                 "round_time",
                 TIME,
-                "round: the machine's clock; cursor: when a consumer last came or left, or the cursor was "
-                "created, by the broker's own clock; set_aside: when it was; "
-                "waiting_letter: since when it waits; housekeeping: the round's",
+                "round: its time by the machine's clock; cursor: when a consumer last came or left, or the cursor was "
+                "created, by the broker's own clock; set_aside: when it was set aside; waiting_letter: since when it "
+                "waits; housekeeping: the time of the round",
             ),
             (
                 "requests_version",
@@ -176,39 +176,39 @@ CURSOR_LEDGER = TableSpec(
                 "properties",
                 PROPERTIES,
                 "cursor, consumer, policy: settings as asked for; cursor: the Key_Shared policies that hold while its "
-                "consumers are connected; page of a lane: size and start of the axis of its hashes; letter: the dead "
-                "letter policy, or what the request says; round: bundle_range, the hashes of the topics that the "
-                "bundle serves, null = all",
+                "consumers are connected; page: size and first number of the axis of a lane's hashes; letter: the dead "
+                "letter policy, or the properties of the request; round: bundle_range, the hashes of the topics that "
+                "the bundle serves, null = all",
             ),
             (
                 "lane",
                 pa.string(),
-                "page, range: the number of the lane, a set of sticky-key hashes, whose entries are meant; due = "
-                "virtual positions are meant, the numbers of entries that came due; null = all entries",
+                "page, range: the lane, a set of sticky-key hashes, to whose entries the row is limited: its number, "
+                "or due = the due lane, whose positions are the numbers of promoted entries; null = all entries",
             ),
             (
                 "main_mark_delete_position",
                 pa.int64(),
-                "cursor with a due lane, or of a topic with chunks: everything up to here is acknowledged, or of the "
-                "due lane, or a part of a chunked message; null = mark_delete_position",
+                "cursor with a due lane, or of a topic with chunks: every entry up to here is acknowledged, or in the "
+                "due lane, or a chunk other than the last of its message; null = mark_delete_position",
             ),
             (
                 "due_mark_delete",
                 pa.int64(),
                 "cursor with a due lane: up to this number all entries that came due are acknowledged",
             ),
-            ("due_floor", pa.int64(), "cursor with a due lane: entries below this position are not of it"),
+            ("due_floor", pa.int64(), "cursor with a due lane: entries below this position do not belong to the lane"),
             (
                 "due_since",
                 TIME,
-                "cursor with a due lane: entries due at or before this are not of it; promotion: the entries with the "
-                "numbers first to last are due after this, and at due_time at the latest",
+                "cursor with a due lane: entries due at or before this do not belong to the lane; promotion: the "
+                "entries with the numbers first to last are due after this, and at due_time at the latest",
             ),
             (
                 "entries",
                 pa.int64(),
-                "range: the entries it means, those of its lane; null = all, last - first + 1; housekeeping: how many "
-                "files, of log_shortened commits",
+                "range: number of its entries if it is limited to a lane; null = all, last - first + 1; housekeeping: "
+                "number of files, with log_shortened of commits",
             ),
             (
                 "positions",
@@ -220,20 +220,20 @@ CURSOR_LEDGER = TableSpec(
                 "chunks",
                 pa.binary(),
                 "range, in the round that delivers it: positions of the first and the last chunk of each chunked "
-                "message whose last chunk is in it, one pair after the other, by last, packed "
-                "(protocol.acknowledgement.packing); else null; cursor: where chunked messages begin that are not "
-                "complete and count as acknowledged, as first and last position of stretches in which no other one "
-                "begins, packed likewise; consumer: "
-                "likewise those kept back from it",
+                "message whose last chunk is in it, as pairs in the order of the last, packed "
+                "(protocol.acknowledgement.packing); else null; cursor: incomplete chunked messages that count as "
+                "acknowledged: pairs of first and last position, packed likewise, between which only such messages "
+                "begin; consumer: incomplete chunked messages above its limit, which it gets once they are complete, "
+                "packed likewise",
             ),
             (
                 "hash_ranges",
                 HASH_RANGES,
                 "consumer: what it owns on a KeyShared subscription, both ends inclusive, in order: hashes (31 bits) "
-                "on the ring of consistent hashing, where several may share a range, else slots (hash modulo 65536; "
-                "on the ring of 4.0 from 1 on, modulo 65535), modulus and remainder null; null where nobody has come "
-                "or gone: those of its row before; page of a lane: the hashes "
-                "of the lane, of which only those whose remainder by the modulus is the remainder",
+                "on the ring of consistent hashing, where several may share a range, else slots (hash modulo 65536; on "
+                "the ring of 4.0 from 1 on, modulo 65535), modulus and remainder null; null = as in its row before, "
+                "because no consumer has come or gone; page: the hashes of a lane; with a modulus only those with hash "
+                "% modulus = remainder",
             ),
             ("key_shared_mode", pa.string(), "cursor: AUTO_SPLIT or STICKY on a KeyShared subscription, else null"),
             (

@@ -19,9 +19,9 @@ LEDGERS = TableSpec(
             (
                 "first_position",
                 pa.int64(),
-                "its position, without gaps and in commit order within the partition. -1 in a note, which is not a "
-                "run: without a path the commit removed or rewrote rows, with a path the file has rows that are not "
-                "valid messages",
+                "position of the run's first entry: positions follow the order of commits in the partition, without "
+                "gaps. -1 = the row is no run but a note: without a path, the commit removed or rewrote rows; with a "
+                "path, the file has rows that are not valid messages",
             ),
             ("entries", pa.int64(), "entries in the run"),
             ("batch_size", pa.int32(), "messages in each entry of the run"),

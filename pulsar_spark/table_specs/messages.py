@@ -46,8 +46,8 @@ MESSAGES = TableSpec(
                 "sticky_key_hash",
                 pa.int32(),
                 "Murmur3 of the sticky key of the entry's first message, sign bit cleared: 31 bits, if the producer "
-                "computed it. Its slot is the hash modulo 65536; selectors before 4.0 use the whole hash. null = "
-                "the reader computes it",
+                "computed it. Its slot is the hash modulo 65536; selectors before 4.0 use the whole hash. null = the "
+                "reader computes it",
             ),
             ("partition_key_b64_encoded", pa.bool_(), "partition_key is base64 of bytes; null = it is text"),
             ("ordering_key_b64_encoded", pa.bool_(), "ordering_key is base64 of bytes; null = it is text"),
@@ -87,9 +87,8 @@ REPROCESSING = TableSpec(
             (
                 "kind",
                 pa.string(),
-                "job: what the job selected, once; claim: a letter the job is to send; chunk: a commit of messages "
-                "is done; "
-                "sent: a letter of it that was sent",
+                "job: what the job selected, once; claim: a letter the job is to send; chunk: a commit of messages is "
+                "done; sent: a letter that was sent in such a commit",
             ),
             ("job_id", pa.string(), "the job, by the name its user gave it"),
             ("topic", pa.string(), "full name of the dead letter topic"),

@@ -1,8 +1,8 @@
-"""The hashes of a Key_Shared subscription that wait, and for whom; derived from rows on demand.
+"""Lists the hashes of a Key_Shared subscription that wait, and the consumers they wait for, from rows and on demand.
 
 By protocol.keys.draining a hash drains while a consumer other than its owner holds entries of it. It waits while an
-entry given back by its owner is not due. Only entries that are to come back, or were delivered before a consumer last
-came or left, are read; later ones lie with the owner.
+entry given back by its owner is not due. Only entries that will come back, or were delivered before a consumer last
+came or left, are read; entries delivered later are held by the owner of their hash.
 """
 
 from bisect import bisect_right

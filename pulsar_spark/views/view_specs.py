@@ -1,10 +1,40 @@
 """The views as data: the meaning of a row, and columns of ``cursor_ledger`` with their meanings."""
 
+import re
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from pulsar_spark.table_specs import CURSOR_LEDGER, PROPERTIES, TIME, Column, TableSpec
+
+_LABELS = re.compile(
+    r"(?:^|; )((?:{0})(?:, (?:{0}))*): ".format(
+        "round|topic|promotion|cursor|page|range|consumer|policy|letter|waiting_letter|letterless|reply|set_aside|"
+        "waiting_request|housekeeping|pending|replay"
+    )
+)
+"""Kinds of rows, and statuses of ranges, before a part of a column's meaning."""
+_KINDS_OF = {"range": {"range", "pending", "replay"}}
+"""Labels that concern a view's kind, if not the kind alone."""
+
+
+def meaning_for(kind: str, meaning: str) -> str:
+    """The parts of a column's *meaning* that concern rows of one *kind*; statuses of its ranges stay as labels.
+
+    >>> meaning_for("consumer", "consumer: its id; pending: the consumer that holds the entries; reply: its receiver")
+    'its id'
+    >>> meaning_for("range", "pending, replay, letter: how often they came back; none = never")
+    'pending, replay: how often they came back; none = never'
+    >>> meaning_for("round", "name of the topic")
+    'name of the topic'
+    """
+    general, *labelled = _LABELS.split(meaning)
+    parts = [general] if general else []
+    for label, said in zip(labelled[::2], labelled[1::2], strict=True):
+        its = [name for name in label.split(", ") if name in _KINDS_OF.get(kind, {kind})]
+        if its:
+            parts.append(said if kind in its else f"{', '.join(its)}: {said}")
+    return "; ".join(parts)
 
 
 class ViewSpec(NamedTuple):
@@ -17,9 +47,10 @@ class ViewSpec(NamedTuple):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns with their types and meanings."""
+        """The columns with their types, and their meanings for rows of this kind."""
         by_name = {column.name: column for column in CURSOR_LEDGER.columns}
-        return tuple(by_name[name] for name in self.column_names)
+        found = (by_name[name] for name in self.column_names)
+        return tuple(column._replace(meaning=meaning_for(self.kind, column.meaning)) for column in found)
 
 
 VIEWS = (

@@ -48,7 +48,7 @@ def load_bundle(
     layout: Layout, delay_index: DelayIndex | None = None, part_of: Callable[[BundleRange], BundleRange] = lambda it: it
 ) -> Bundle:
     """The bundle after its latest round, with ledgers numbered since. It reuses *delay_index*, if given; *part_of* may
-    reduce its slice."""
+    reduce the range of topics that it serves."""
     latest = read_latest(layout)
     served = part_of(served_by(latest))
     bundle = Bundle(layout, delay_index, served)
@@ -94,7 +94,7 @@ def load_bundle(
 
 
 def served_by(latest: LatestRows) -> BundleRange:
-    """The slice of topics in the latest round; the whole without one."""
+    """The range of topics that the latest round serves; all topics if it names none."""
     said = dict((latest.round_row or {}).get("properties") or ())
     return parse_range(said[BUNDLE_RANGE]) if BUNDLE_RANGE in said else WHOLE
 
@@ -122,7 +122,7 @@ def _first_needed(latest: LatestRows) -> Callable[[str, int], int]:
 
 
 def _take_over_runs(bundle: Bundle, state: TopicState, partition: int, needed: NeededRuns) -> None:
-    """Take over numbered runs; missing positions stop the topic."""
+    """Take over the runs that are numbered already. A gap between their positions stops the topic."""
     place = state.topic.topic_id, partition
     state.partitions[partition] = ledgers = PartitionLedgers(needed.past[place], bundle.stored_runs(*place))
     try:

@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 
 class CompactionUpkeep:
-    """The background compaction of one broker. *by_spark* writes large views, None without a session; *cancel* ends
-    that."""
+    """The background compaction of one broker. *by_spark* writes large views, and is None without a session; *cancel*
+    ends such a write."""
 
     def __init__(self, layout: Layout, by_spark: Write | None = None, cancel: Callable[[], None] = lambda: None):
         self._layout, self._by_spark, self._cancel = layout, by_spark, cancel
@@ -49,7 +49,8 @@ class CompactionUpkeep:
             self.look()
 
     def look(self) -> None:
-        """Compact what is due. A failure, of which Spark's have no common base, ends only that topic's compaction."""
+        """Compact the topics above their threshold. A failure ends only that topic's compaction. Any exception counts,
+        because Spark's have no common base."""
         try:
             self._find()
         except Exception as failed:  # see above

@@ -1,8 +1,8 @@
-"""What a bundle's broker holds of its delay index. Theory: storage.delay_index.
+"""The delay index of a bundle as its broker keeps it in memory. Theory: storage.delay_index.
 
-A numbered run is *pending* until its delayed entries are indexed: small runs at once in the head, others in the
-background (see delay_upkeep). Until then the partition is ready only up to the instant before the run's earliest
-possible deliver time. Safe for threads.
+A numbered run is *pending* until its delayed entries are indexed: small runs at once, in memory (see delay_head),
+others in the background (see delay_upkeep). Until then, entries of the partition can be looked up only to the instant
+before the run's earliest possible deliver time. Safe for threads.
 """
 
 import errno
@@ -58,7 +58,7 @@ class DelayIndex:
         self.layout, self.lock = layout, threading.RLock()
         self.table, self.places, self.head = DelayTable(layout), Places(), Head()
         self.sealing: Head | None = None
-        """What is being written to a bucket. It is asked, and not changed."""
+        """The entries that are being written to a bucket. Queries read them, and nothing changes them."""
         self.known: dict[int, Known] = {}
         self.indexed: dict[int, Indexed] = {}
         self.buckets: Buckets
@@ -67,14 +67,14 @@ class DelayIndex:
         """Is there anything to do in the background?"""
         self.is_attended = is_attended
         self._next: dict[int, tuple[int, int | None]] = {}
-        """Of topic partitions an instant, and the earliest deliver time behind it: it is asked for at every look."""
+        """By topic partition: an instant, and the earliest deliver time after it, which every look needs."""
         self._segments = Segments(self.places)
         self.doomed: set[int] = set()
-        """Numbers of buckets that the table has and of which nothing is to be had any more."""
+        """Numbers of buckets that the table has and that cannot be read any more."""
         self.unindexed: set[int] = set()
-        """Topic partitions that were taken out of the index since somebody has emptied this set."""
+        """Topic partitions that were removed from the index since this set was last emptied."""
         self.rebuilding: list[str] = []
-        """Ids of topics whose entries are to be made anew."""
+        """Ids of topics whose entries must be indexed again."""
         self.is_dropping = False
         """Was anything dropped that may leave a bucket without use?"""
         self.load()
@@ -221,13 +221,13 @@ class DelayIndex:
         self.is_wanted.set()
 
     def _look_up(self, place: int, indexed: Iterable[tuple[int, int]]) -> None:
-        """Make added runs that are nowhere pending."""
+        """Mark as pending the added runs that are neither indexed nor in a head."""
         known = self.known[place]
         missing = Positions([*indexed, *self.held(place)]).gaps(0, known.end - 1)
         known.pending[:0] = [Pending(first, last, None, LEAST + 1) for first, last in missing]
 
     def held(self, place: int) -> list[tuple[int, int]]:
-        """Stretches of positions of a topic partition in no bucket."""
+        """The ranges of positions of a topic partition that no bucket has yet: pending runs and heads."""
         return self._held(place, self._heads(place))
 
     def _held(self, place: int, heads: Collection[Head]) -> list[tuple[int, int]]:

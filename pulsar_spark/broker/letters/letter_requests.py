@@ -1,4 +1,4 @@
-"""Messages put off: acknowledged, with a row for their letter in the same commit.
+"""Puts messages off: acknowledges each, and adds a row for its letter to the same commit.
 
 Rules: semantics 4.23-4.25 with 0.27. A message already acknowledged gets no letter, so there is at most one. The
 client, which knows the message, decides the letter's topic and properties.

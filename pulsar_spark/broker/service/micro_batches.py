@@ -103,7 +103,7 @@ class MicroBatches:
         return moved
 
     def has_news(self) -> bool:
-        """Are there requests or publishes that no round took in? Also after the end."""
+        """Are there requests or publishes that no round has read yet? Also after the end."""
         bundle = self.rounds.bundle
         bundle.enqueue_all()
         return bool(bundle.moved()) or self._requests_log.has(bundle.requests_version + 1)

@@ -28,7 +28,8 @@ def run_broker(
 ) -> None:
     """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks.
 
-    Of several bundles, also after a split, it serves a share. Raises :class:`BrokerFenced` if another broker took over.
+    If the root has several bundles, also after a split, it shares them with the other brokers. Raises
+    :class:`BrokerFenced` if another broker took over.
     *spark* is the session, by default a new one; *on_round* gets each committed result and its seconds. For other
     arguments see :class:`Broker`.
     """

@@ -15,7 +15,10 @@ Enable = Annotated[
     bool | None, typer.Option("--enable/--disable", "-e/-d", help="Whether deliver times are respected.")
 ]
 Tick = Annotated[
-    str, typer.Option("--time", "-t", help="How late a due message may be delivered when many are due; none is early.")
+    str,
+    typer.Option(
+        "--time", "-t", help="How late a due message may be when many are due, such as 1s or 500ms; none is early."
+    ),
 ]
 MaxDelay = Annotated[str, typer.Option("--max-delay", help="Longest delay of a message; 0 = no limit.")]
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}

@@ -92,7 +92,7 @@ def add_get_and_remove(
     """
     method, words = policy.replace("-", "_"), policy.replace("-", " ")
 
-    @app.command(f"get-{policy}", help=f"Show the setting of {words}, or 'not set'.")
+    @app.command(f"get-{policy}", help=f"Show the policy of {words} that is set here, or 'not set'.")
     def get_policy(scope: of, root: Root, as_json: Json = False):
         found = getattr(admin(root), f"get_{method}")(full(scope))
         if as_json:

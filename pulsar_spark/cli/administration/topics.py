@@ -88,7 +88,7 @@ def describe(topic: Topic, root: Root, as_json: Json = False):
 
 @app.command()
 def partitions(topic: Topic, root: Root, as_json: Json = False):
-    """Show the number of messages in each partition of a topic; -1 is a topic without partitions."""
+    """Show the number of messages in each partition of a topic; a topic without partitions has one row, -1."""
     messages = admin(root).describe(topic)["messages"]
     if as_json:
         print_json([{"partition": partition, "messages": count} for partition, count in messages.items()])

@@ -261,7 +261,7 @@ def consume(
 ):
     """Receive messages and print their ids, keys, properties and sizes; with --json one line of JSON each.
 
-    The topic must exist ('topics create' and 'produce' create it), or give --create.
+    The topic must exist ('topics create' and 'produce' create it), unless --create is given.
 
     SIGTERM and Ctrl-C close the consumer. The exit code is then 143 or 130, unless all requested messages came before.
     """

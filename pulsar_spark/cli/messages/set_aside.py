@@ -28,7 +28,8 @@ def list_(root: Root, as_json: Json = False):
 def retry(
     root: Root, entry_id: Id = None, all_entries: All = False, timeout: TimeoutSeconds = 30, as_json: Json = False
 ):
-    """Try a request or topic that was set aside again, or all. What fails again stays set aside."""
+    """Make another try at a request or topic that the broker set aside, or at all. If it fails again, it stays set
+    aside."""
     count = admin(root, timeout).retry_set_aside(entry_id, all_entries=all_entries)
     print_done(as_json, f"tried {count} again", tried=count)
 

@@ -105,8 +105,8 @@ def broker(
 
 @broker_app.command()
 def status(root: Root, as_json: Json = False):
-    """Show which broker serves the root, or starts, and since when. Exit code 0: a broker serves every bundle. 3: some
-    bundle has no broker, or the root does not exist yet. 1: the folder is not a root, or cannot be read.
+    """Show the broker that serves the root, and one that is starting. Exit code 0: a broker serves every bundle. 3:
+    some bundle has no broker, or the root does not exist yet. 1: the folder is not a root, or cannot be read.
     """
     root_admin = admin(root)
     is_root = TableLog(root_admin.layout.broker_table(CURSOR_LEDGER.name)).latest() >= 0

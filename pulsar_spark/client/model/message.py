@@ -219,7 +219,7 @@ class Message:
         return self._block.topic_name
 
     def redelivery_count(self) -> int:
-        """How often the message was delivered before."""
+        """How often the message was returned: by a negative acknowledgement, a timeout, or a request for redelivery."""
         delivery = self._block.delivery
         return 0 if delivery is None else delivery.redelivery_count
 

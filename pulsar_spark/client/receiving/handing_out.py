@@ -1,5 +1,7 @@
-"""Selects the delivered messages of a partition to hand out, in order, without replaced, acknowledged or too early
-ones.
+"""Chooses which delivered messages of a partition the application gets, in order.
+
+It leaves out messages of an older delivery of the same entry, acknowledged ones, and those that come too early for the
+order of their key.
 """
 
 import threading
@@ -112,8 +114,8 @@ class HandingOut:
         return found
 
     def hand_out(self, messages: list[Message]) -> Ready | None:
-        """Take from the front of *messages* (one delivery's) those that may be handed out, up to the one that makes
-        permits due; None if they are out of date.
+        """Take the messages that may be handed out from the front of *messages* (all of one delivery), up to the one at
+        which permits must be requested. None if the delivery is out of date.
         """
         block = messages[0]._block
         delivery = block.delivery
@@ -186,7 +188,7 @@ class HandingOut:
     def _in_key_order(
         self, delivery: Delivery, messages: list[Message], key_places: dict[int, KeyPlace]
     ) -> list[Message]:
-        """The *messages* of whose hash no earlier entry was given back; the others are given back too."""
+        """The *messages* before which no entry of the same hash was given back; the others are given back too."""
         order, in_order = self.key_order, []
         for message in messages:
             position = message._position
@@ -226,7 +228,8 @@ class HandingOut:
         return [each for each in shown if (each._position, _batch_index(each)) >= self._start_after]
 
     def _is_newest(self, delivery: Delivery, position: int, ends: bool) -> bool:
-        """Is no newer delivery of this entry queued? *ends*: its last message is handed out now."""
+        """Whether no newer delivery of this entry is queued. *ends* says that the entry's last message is handed out
+        now."""
         newest = self._newest.get(position)
         if newest is not delivery:
             return newest is None

@@ -35,9 +35,9 @@ ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
 class Delivery(Described):
     """Entries that the broker sent to one consumer, in one round or in several that were merged.
 
-    ``round`` is the last of these; it had read the table ``requests`` up to ``requests_version``. On Key_Shared a range
-    may be one of a lane (see lane_deliveries). A chunked message is at its last chunk's position; ``chunked`` has the
-    ends of each: (partition, first, last).
+    ``round`` is the last of these rounds; it had read the table ``requests`` up to version ``requests_version``. On
+    Key_Shared, a range may mean only the entries with certain sticky-key hashes (see lane_deliveries). The position of
+    a chunked message is that of its last chunk; ``chunked`` has (partition, first position, last position) of each.
     """
 
     topic: str

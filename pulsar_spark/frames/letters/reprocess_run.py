@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class Reprocessed(NamedTuple):
-    """What a job did with the letters it selected. ``causes`` has the same counts by cause."""
+    """What a job did with the letters it selected. ``causes`` has these counts for each cause of death."""
 
     job_id: str
     topic: str

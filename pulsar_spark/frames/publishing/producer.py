@@ -115,8 +115,9 @@ def publish(
     **Values.** With a *schema* (AVRO, JSON or STRING) the frame has ``value`` instead of ``payload``: a struct with the
     fields of the schema, or a text. A field's column has the type that :func:`decode_values` gives, or one that
     converts to it without loss. Other types are refused, and values that would lose something, such as microseconds
-    where the schema stores milliseconds. Whole numbers for a date, time or instant are what the schema stores. The
-    topic keeps the schema, or refuses it with :class:`IncompatibleSchema`. Each message carries its schema version.
+    where the schema stores milliseconds. A column of whole numbers for a date, time or instant has the unit of the
+    schema. The topic keeps the schema, or refuses it with :class:`IncompatibleSchema`. Each message carries its schema
+    version.
 
     **Size.** A payload above *max_message_size* is refused ("policy": the topic's policy of that name, 5 MiB by
     default; None: no limit). With *chunking* a message that would be larger, with its metadata, is published as chunks
@@ -136,8 +137,8 @@ def publish(
 
     **Commit.** With *app_id* and *app_version* the publish happens at most once. While the topic's backlog is above its
     quota, the publish is refused, or waits up to *send_timeout_millis* (0: no limit). *quota* is an earlier publish's
-    quota check, which saves another. *publish_id* names the commit; the default is generated. *clock* gives the current
-    time.
+    quota check, which this publish then uses instead of a new one. *publish_id* names the commit; the default is
+    generated. *clock* gives the current time.
     """
     if (app_id is None) != (app_version is None):
         raise InvalidConfiguration("app_id and app_version together identify a transaction: give both or neither")

@@ -12,12 +12,12 @@ from typing import NamedTuple
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, UNREAD
 
 STATES = {
-    UNREAD: "not delivered since the subscription started or a seek moved the cursor to it or before it; delayed "
-    "entries that wait are unread too",
+    UNREAD: "not delivered since the subscription started, or since a seek to this entry or an earlier one; an entry "
+    "that waits for its deliver time is unread too",
     PENDING: "delivered to a consumer that has neither acknowledged nor returned it",
-    REPLAY: "delivered again before any unread entry, but not before its due time if it has one",
+    REPLAY: "waits for redelivery, which comes before any unread entry, but not before its due time if it has one",
     DEAD: "returned too often; the same round orders its dead letters, so no entry stays dead",
-    ACKNOWLEDGED: "done; part of no range of its own once mark-delete has passed it",
+    ACKNOWLEDGED: "done; once mark-delete has passed it, no range contains it",
 }
 
 DELIVER, WAIT = "deliver", "wait"
@@ -31,13 +31,14 @@ EVENTS = {
     ACKNOWLEDGE: "the whole entry is acknowledged",
     ACKNOWLEDGE_PART: "some indexes of a batch are acknowledged",
     NEGATIVE_ACKNOWLEDGE: "a consumer asks for the entry again, at once or later",
-    REDELIVER: "a negative acknowledgement falls due, or the consumer asks for all its entries again: a counted return",
-    RELEASE: "its consumer left, is no longer active or returned it unseen, or another entry of an Exclusive or "
-    "Failover cursor came back: an uncounted return",
-    ORDER_LETTERS: "the round names the dead letters of its unacknowledged messages",
-    WAIT: "a read meets it before its deliver time although it is no delayed entry: the clock was set back, or an "
-    "earlier release numbered it",
-    RESCHEDULE: "it waits, and gets another deliver time",
+    REDELIVER: "a counted return: the delay of a negative acknowledgement ended, or the consumer requested all "
+    "its entries again",
+    RELEASE: "an uncounted return: its consumer left, is no longer active, or returned it unseen; on Exclusive and "
+    "Failover also because another entry was returned",
+    ORDER_LETTERS: "the round records a dead letter for each of its unacknowledged messages",
+    WAIT: "a round reads it before its deliver time although it is not in the delay index, because the clock was set "
+    "back or an earlier release numbered it",
+    RESCHEDULE: "it waits for its deliver time, which is changed",
     WITHHOLD: "a consumer dropped this chunked message because too many were incomplete: the message stays with that "
     "consumer and is not sent",
     DELIVER: "the round gives it to a consumer",
@@ -45,10 +46,10 @@ EVENTS = {
 
 IS_BEFORE_TARGET, IS_NOT_BEFORE_TARGET = "it lies before the position", "it does not lie before the position"
 LEAVES_NONE, LEAVES_SOME = "no index is left", "some index is left"
-BY_HOLDER, BY_OTHERS = "by its holder, who gets it again when the time has come", "by anybody else"
+BY_HOLDER, BY_OTHERS = "by the consumer that holds it; it comes again after the delay", "by another consumer"
 MAY_COME_AGAIN, IS_TOO_OFTEN = "the dead letter policy allows one more delivery", "the dead letter policy does not"
 IS_SHARED = "the subscription is Shared or Key_Shared"
-IS_DUE = "its due time has come, or the subscription knows none"
+IS_DUE = "its due time has come, or it has none"
 ALWAYS = ""
 
 
@@ -114,7 +115,7 @@ def transition(state: str, event: str, guard: str = ALWAYS) -> Transition:
     'dead'
     >>> transition(DEAD, DELIVER, IS_DUE)
     Traceback (most recent call last):
-    KeyError: ('dead', 'deliver', 'its due time has come, or the subscription knows none')
+    KeyError: ('dead', 'deliver', 'its due time has come, or it has none')
     """
     return _BY_CAUSE[state, event, guard]
 

@@ -51,15 +51,15 @@ _DESCRIPTIONS = {
 }
 
 _EFFECTS = {
-    "max_unacked_messages_per_consumer": "A Shared or Key_Shared consumer with so many unacknowledged messages gets "
-    "none until half of them are acknowledged. 0: no limit.",
-    "max_unacked_messages_per_subscription": "As max_unacked_messages_per_consumer, for all consumers "
-    "of a subscription together.",
+    "max_unacked_messages_per_consumer": "A Shared or Key_Shared consumer with this many unacknowledged messages gets "
+    "no more until half of them are acknowledged. 0: no limit.",
+    "max_unacked_messages_per_subscription": "The same limit for all consumers of a Shared or Key_Shared subscription "
+    "together. 0: no limit.",
     "max_consumers_per_subscription": "A further consumer is refused with ConsumerBusy. 0: no limit.",
     "active_consumer_failover_delay_ms": "How long the next consumer of a Failover subscription waits before it takes "
     "over.",
-    "message_ttl_seconds": "Time to live: older messages expire, which acknowledges them on every "
-    "subscription. 0: never.",
+    "message_ttl_seconds": "Time to live: older messages expire, which acknowledges them on every subscription. 0: "
+    "never.",
     "ttl_check_seconds": "How often the broker checks time to live, quotas and idle subscriptions.",
     "backlog_quota_bytes": "The largest backlog of a topic. 0: no limit.",
     "backlog_quota_seconds": "The greatest age of a message in the backlog. 0: no limit.",
@@ -71,19 +71,23 @@ _EFFECTS = {
     "delayed_delivery_active": "Whether Shared and Key_Shared subscriptions wait for deliver times.",
     "delayed_delivery_tick_ms": "The least time between two rounds that are run only for due messages.",
     "delayed_delivery_max_delay_ms": "A message with a longer delay is refused with NotAllowedError. 0: no limit.",
-    "subscription_key_shared_use_consistent_hashing": "1: owners of keys by a ring of hashes. 0: by auto split.",
+    "subscription_key_shared_use_consistent_hashing": "1: a ring of hashes decides which consumer owns a key. 0: "
+    "ranges that are split in halves.",
     "subscription_key_shared_consistent_hashing_replica_points": "Points of each consumer on the ring.",
-    "subscription_key_shared_one_owner_per_point": "1: a point has one owner, as in Pulsar 4.0. 0: as in 3.2.",
-    "subscription_key_shared_use_classic_persistent_implementation": "1: order as in Pulsar 3.2: a newcomer waits for "
-    "what was delivered before it joined. 0: hashes drain.",
-    "key_shared_look_ahead_msg_in_replay_threshold_per_consumer": "How many messages that wait for their key a round "
-    "passes over to find others, times the number of consumers.",
-    "key_shared_look_ahead_msg_in_replay_threshold_per_subscription": "As the policy per consumer, for all "
-    "consumers of a subscription together.",
-    "deduplication_enabled": "Whether a message that a producer sends again is left out.",
-    "deduplication_producer_inactivity_timeout_minutes": "A producer name that stored nothing for so long is "
-    "forgotten. 0: never.",
-    "compaction_threshold": "A broker compacts a topic once so many bytes are not compacted. 0: never.",
+    "subscription_key_shared_one_owner_per_point": "1: each point of the ring has one owner, as in Pulsar 4.0. 0: "
+    "several consumers may share a point, as in 3.2.",
+    "subscription_key_shared_use_classic_persistent_implementation": "1: as in Pulsar 3.2, a new consumer gets no "
+    "later message until all that were delivered before it joined are acknowledged. 0: only keys that move wait, each "
+    "for its former consumer.",
+    "key_shared_look_ahead_msg_in_replay_threshold_per_consumer": "A round looks past messages whose keys must wait, "
+    "to find others: past this many for each consumer.",
+    "key_shared_look_ahead_msg_in_replay_threshold_per_subscription": "The most messages that a round looks past for "
+    "all consumers of a subscription together.",
+    "deduplication_enabled": "Whether a message is dropped if its producer name has stored its sequence id or a "
+    "higher one before.",
+    "deduplication_producer_inactivity_timeout_minutes": "The sequence ids of a producer name that stored nothing for "
+    "so long are forgotten. 0: never.",
+    "compaction_threshold": "A broker compacts a topic once this many bytes are not compacted yet. 0: never.",
     "topic_compaction_retain_null_key": "Whether messages without a key stay in the compacted view.",
     "housekeeping": "Whether brokers join small files and remove old ones in the tables of these topics.",
     "history_retention_seconds": "How long the views history and rounds reach back.",
@@ -108,7 +112,7 @@ def effect(name: str) -> str:
     """The effect of a policy, as sentences for a page.
 
     >>> effect("compaction_threshold")
-    'A broker compacts a topic once so many bytes are not compacted. 0: never.'
+    'A broker compacts a topic once this many bytes are not compacted yet. 0: never.'
     """
     return _EFFECTS[name]
 

@@ -14,8 +14,8 @@ from pulsar_spark.protocol.numbered import Numbered
 
 
 class HashingScheme(Numbered):
-    """Hashes of a partition key, with the names and numbers of Pulsar's C++ client. Its default is BoostHash, that of
-    the Java client JavaStringHash.
+    """Hashes of a partition key, with the names and numbers of Pulsar's C++ client. That client's default is
+    BoostHash, the Java client's is JavaStringHash.
     """
 
     Murmur3_32Hash = 0

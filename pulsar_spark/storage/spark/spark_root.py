@@ -36,8 +36,8 @@ def can_read(spark: SparkSession, root: AnyPath) -> bool:
 
 
 def check_store(spark: SparkSession, root: AnyPath) -> None:
-    """:class:`InvalidConfiguration` unless the session can use the root's store; with the jars, missing settings are
-    set.
+    """Raise :class:`InvalidConfiguration` unless the session can use the root's store. If it has the jars, set missing
+    settings.
     """
     store = store_of(root)
     if store.is_local or on_databricks() or not has_context(spark):
