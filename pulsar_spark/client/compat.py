@@ -25,7 +25,7 @@ def _not_served(why: str) -> Callable[[Kind], Kind]:
 
     def refusing(cls: Kind) -> Kind:
         said = inspect.cleandoc(cls.__doc__ or "")
-        cls.__doc__ = f"{said}\n\nNot supported here, so its methods raise :class:`OperationNotSupported`: {why}."
+        cls.__doc__ = f"{said}\n\nIts methods raise :class:`OperationNotSupported` here, because {why}."
         for name, method in list(vars(cls).items()):
             if isinstance(method, FunctionType):
                 setattr(cls, name, _refused(method, why))

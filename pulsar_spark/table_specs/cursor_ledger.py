@@ -28,8 +28,8 @@ CURSOR_LEDGER = TableSpec(
             (
                 "page",
                 pa.int64(),
-                "page, range: first position of the page; the rows of a page replace all older rows of it; null = a "
-                "range replaces what older rows said of its positions alone",
+                "page, range: first position of the page; the rows of a page replace all older rows of it; null = "
+                "a range without a page, which replaces older rows for its own positions only",
             ),
             (
                 "first",

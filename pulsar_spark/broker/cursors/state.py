@@ -1,5 +1,5 @@
-"""What the broker keeps in memory between rounds: the cursors of its bundle and their consumers. Ranges are in pages
-(see pages), or by lane on Key_Shared with very many (see lane_form)."""
+"""What the broker keeps in memory between rounds: the cursors of its bundle and their consumers. Entries are in
+a map (protocol.entries) or in ranges: by page (see pages), or by lane on Key_Shared with very many (see lane_form)."""
 
 from collections import Counter
 from collections.abc import Iterator
