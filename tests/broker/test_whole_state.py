@@ -33,7 +33,18 @@ TOPICS = {
     each: f"persistent://public/default/{each}"
     for each in ("plain", "delayed", "chunked", "keyed", "taken-over", "trimmed", "graves", "ill")
 }
-NOT_KEPT = {"changes", "nothing_found_at", "pages", "_selector", "lanes", "due", "chunked", "owned", "hash_ranges"} | {
+NOT_KEPT = {
+    "changes",
+    "nothing_found_at",
+    "pages",
+    "entries",
+    "_selector",
+    "lanes",
+    "due",
+    "chunked",
+    "owned",
+    "hash_ranges",
+} | {
     "kept_properties",  # the last three are made of the selector
     "unacked",
 }
