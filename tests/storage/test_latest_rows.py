@@ -70,8 +70,8 @@ def test_who_reads_one_kind_finds_of_it_what_who_reads_all_finds(layout, kind):
     everything, found = read_latest(layout), read_latest(layout, kind)
     for name in HELD_BY[kind]:
         expected = getattr(everything, name)
-        if kind == "page":  # without the ranges in them
-            expected = {cursor: dict.fromkeys(pages, []) for cursor, pages in expected.items()}
+        if kind == "page":  # without the ranges in them, and without maps, which have no page
+            expected = {cursor: dict.fromkeys(pages.keys() - {None}, []) for cursor, pages in expected.items()}
         assert getattr(found, name) == expected
     assert (found.round, found.version) == (everything.round, everything.version)
 
