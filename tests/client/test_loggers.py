@@ -26,7 +26,7 @@ def test_a_broker_that_is_gone_and_one_that_is_back_are_seen_and_said(root_url, 
         client = pulsar.Client(service_url, logger=logging.getLogger("my"), operation_timeout_seconds=10)
         consumer = client.subscribe("t", "s", consumer_name="c")
         assert consumer.is_connected()
-    eventually(lambda: not consumer.is_connected())
+    eventually(lambda: not consumer.is_connected() and "is gone" in caplog.text)
     with PlainBroker(root_url) as second:
         eventually(consumer.is_connected)
     client.close()
