@@ -113,6 +113,8 @@ def test_a_refused_return_is_said_once(client, other_client, broker, caplog, mon
     consumer = client.subscribe("t", "s", consumer_name="c")
     with broker.paused():
         other = in_background(broker, other_client.subscribe, "t", "s")
+        # Its request, not a sign of life: it has to come before the first consumer's next one.
+        eventually(lambda: [request.kind for request in broker.requests()].count("subscribe") == 2)
         broker.end_lease(consumer._consumer_id)
     eventually(lambda: len(broker.asked("subscribe")) >= 5)
     said = [
