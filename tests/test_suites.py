@@ -26,6 +26,7 @@ DEAR = {
     "tests/spec/acknowledgement/test_batches.py::test_case": "the first cases of the specification on Spark",
     "tests/spec/compaction/test_survivors.py::test_survivors": "starts the Spark session",
     "tests/spec/expiry/test_time_to_live.py::test_case": "cases of the specification on Spark",
+    "tests/test_types.py::test_the_package_passes_mypy": "reads all modules once",
     "tests/transforms/test_columns.py::test_ack_set_columns_do_what_the_rule_says": "starts the Spark session",
     "tests/transforms/test_deal.py::test_where_a_turn_covers_a_stretch_its_consumer_gets_it": "many turns on Spark",
     "tests/transforms/test_round.py::test_a_round_that_only_acknowledges_is_planned_without_the_steps_that_have_"
