@@ -128,7 +128,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    from pulsar_spark.broker.round import planner  # here, so that tests without Spark do not import it
+    from pulsar_spark.broker.planning import planner  # here, so that tests without Spark do not import it
     from pulsar_spark.storage.session import spark_session
 
     session = spark_session(

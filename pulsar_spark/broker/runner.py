@@ -24,8 +24,8 @@ from pulsar_spark.broker.compaction.compaction_upkeep import CompactionUpkeep
 from pulsar_spark.broker.delays.delay_build import SparkBuild
 from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
+from pulsar_spark.broker.planning.planner import Planner, compile_after_seconds
 from pulsar_spark.broker.requests.drafts import RoundResult
-from pulsar_spark.broker.round.planner import Planner, compile_after_seconds
 from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.broker.service.backoff import Backoff, Waits
 from pulsar_spark.broker.service.lease_keeper import LeaseKeeper, new_broker_id, remove_stale_folders

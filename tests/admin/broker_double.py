@@ -1,6 +1,6 @@
 """Rounds that a test wrote by hand, for what reads them: states that no short history leads to."""
 
-from pulsar_spark.broker.round.round_rows import rows_of_round
+from pulsar_spark.broker.committing.round_rows import rows_of_round
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout

@@ -8,7 +8,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.round.round_rows import PageRows
+from pulsar_spark.broker.committing.round_rows import PageRows
 from pulsar_spark.cli.administration import subscriptions
 from pulsar_spark.errors import SubscriptionNotFound
 from pulsar_spark.protocol.acknowledgement.cursor import Range

@@ -5,7 +5,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.round.round_rows import PageRows
+from pulsar_spark.broker.committing.round_rows import PageRows
 from pulsar_spark.frames.consuming.backlog import Backlog
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.keys.lanes import hashes_by_owner

@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.round.round_rows import PageRows
+from pulsar_spark.broker.committing.round_rows import PageRows
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey

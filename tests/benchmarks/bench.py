@@ -10,7 +10,7 @@ from statistics import median
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pulsar_spark.broker.round.planner import Planner
+from pulsar_spark.broker.planning.planner import Planner
 from pulsar_spark.storage.session import spark_session
 
 PAYLOAD_BYTES = 100

@@ -7,7 +7,7 @@ delivers it to one subscription, acknowledge it. Each size is compared with the 
 
 from collections.abc import Callable, Iterator
 
-from pulsar_spark.broker.round.candidates import next_due
+from pulsar_spark.broker.gathering.candidates import next_due
 from tests.benchmarks.bench import Bench, in_turns, seconds, warm_up
 from tests.benchmarks.figures import SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import RoundRig, median_parts

@@ -9,7 +9,7 @@ many times more as they hold entries.
 import time
 from collections.abc import Iterator
 
-from pulsar_spark.broker.round.work import Rows, Work
+from pulsar_spark.broker.planning.work import Rows, Work
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from tests.benchmarks.bench import Bench, in_turns
 from tests.benchmarks.figures import SECONDS, Budget, Figure

@@ -16,7 +16,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from pulsar_spark.broker.round.planner import LENGTHS
+from pulsar_spark.broker.planning.planner import LENGTHS
 from tests.benchmarks.bench import Bench, seconds, warm_up
 from tests.benchmarks.figures import quantile
 from tests.benchmarks.round_rig import RoundRig, median_parts

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
+from pulsar_spark.broker.planning.planner import Planner
 from pulsar_spark.broker.requests.request import requests_of
 from pulsar_spark.broker.round import rounds as rounds_module
-from pulsar_spark.broker.round.planner import Planner
 from pulsar_spark.broker.round.rounds import RoundResult, Rounds
 from pulsar_spark.protocol.topics.numbering import publish_id
 from pulsar_spark.storage.delta.commits import now_micros

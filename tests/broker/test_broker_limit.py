@@ -44,7 +44,7 @@ def held(engine: SparkEngine) -> dict[str, int]:
 
 @pytest.mark.parametrize("snapshots", [1, 1000])
 def test_who_is_held_back_stays_so(engine, monkeypatch, snapshots):
-    monkeypatch.setattr("pulsar_spark.broker.round.snapshots.SNAPSHOT_EVERY", snapshots)
+    monkeypatch.setattr("pulsar_spark.broker.committing.snapshots.SNAPSHOT_EVERY", snapshots)
     engine.restart(2)
     engine.round([], 2)
     assert (blocked(engine), held(engine)) == (["other", "s"], {"s": 5, "other": 20})

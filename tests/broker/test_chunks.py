@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.broker.gathering import gather
-from pulsar_spark.broker.round.candidates import next_due
+from pulsar_spark.broker.gathering.candidates import next_due
 from pulsar_spark.protocol.acknowledgement.packing import unpacked, unpacked_stretches
 from pulsar_spark.protocol.chunks.chunking import AUTO_ACK_OLDEST
 from pulsar_spark.protocol.policies.policies import EVICT

@@ -3,7 +3,7 @@ finds what was there, also where a cursor is kept otherwise from a round on."""
 
 import pytest
 
-from pulsar_spark.broker.round.work import Work
+from pulsar_spark.broker.planning.work import Work
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from tests.support.requests import On

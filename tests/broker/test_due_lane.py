@@ -14,8 +14,8 @@ from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.delays import delay_index, promotion
 from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.gathering import unread_runs
+from pulsar_spark.broker.gathering.candidates import next_due
 from pulsar_spark.broker.requests.reading import read_request_batch
-from pulsar_spark.broker.round.candidates import next_due
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.acknowledgement.packing import unpacked
 from pulsar_spark.protocol.delays.delays import DUE_BASE

@@ -41,7 +41,7 @@ def test_no_other_module_builds_rows_of_a_round():
         if path not in (HOME, RANGES) and name not in OTHER_TABLES and (kinds := kinds_built(path) & KINDS):
             builders[name] = kinds
     assert not {name: kinds for name, kinds in builders.items() if not name.startswith("admin/")}, (
-        "use broker/round/facts.py"
+        "use broker/committing/facts.py"
     )
     assert builders in ({}, {"admin/policies.py": {"policy"}}), "requests have a kind of that name, and only there"
 

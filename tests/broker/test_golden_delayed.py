@@ -12,7 +12,7 @@ from itertools import takewhile
 import pyarrow as pa
 import pytest
 
-from pulsar_spark.broker.round.work import Work
+from pulsar_spark.broker.planning.work import Work
 from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.protocol.golden import cases, named
 from tests.support.plain_planner import PlainPlanner, by_position

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.round import snapshots
+from pulsar_spark.broker.committing import snapshots
 from pulsar_spark.broker.round.rounds import REQUESTS_UNSAID
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.service.process import run_broker

@@ -9,12 +9,13 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from pulsar_spark.admin import Admin
+from pulsar_spark.broker.applying import absorb
 from pulsar_spark.broker.cursors.members import Members
 from pulsar_spark.broker.gathering import gather
+from pulsar_spark.broker.planning.work import Work
 from pulsar_spark.broker.requests import set_aside
 from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
-from pulsar_spark.broker.round import absorb, isolation, rounds
-from pulsar_spark.broker.round.work import Work
+from pulsar_spark.broker.round import isolation, rounds
 from pulsar_spark.broker.upkeep import maintenance
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from pulsar_spark.transforms.round_inputs import SCHEMA

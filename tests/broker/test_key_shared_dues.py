@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_spark.broker.gathering import gather
-from pulsar_spark.broker.round.candidates import next_due
+from pulsar_spark.broker.gathering.candidates import next_due
 from tests.support.model_keys import Key
 from tests.support.requests import On
 

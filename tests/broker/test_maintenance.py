@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pulsar_spark.broker.applying import absorb
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
-from pulsar_spark.broker.round import absorb, snapshots
-from pulsar_spark.broker.round.candidates import next_due
+from pulsar_spark.broker.committing import snapshots
+from pulsar_spark.broker.gathering.candidates import next_due
 from pulsar_spark.protocol.policies.policies import BACKLOG_EXCEEDED
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.ledgers import publish_times

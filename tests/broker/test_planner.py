@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from pulsar_spark.broker.round import planner as planner_module
-from pulsar_spark.broker.round.planner import CALM_SECONDS, Calm, Planner, _middle
-from pulsar_spark.broker.round.work import Rows, Work
+from pulsar_spark.broker.planning import planner as planner_module
+from pulsar_spark.broker.planning.planner import CALM_SECONDS, Calm, Planner, _middle
+from pulsar_spark.broker.planning.work import Rows, Work
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from pulsar_spark.transforms.round import PLANS, plan_acknowledgements, plan_for, plan_whole_acknowledgements

@@ -4,7 +4,7 @@ restart."""
 import pytest
 
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
-from pulsar_spark.broker.round import snapshots
+from pulsar_spark.broker.committing import snapshots
 from pulsar_spark.errors import ProducerBlockedQuotaExceededException
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.policies.policies import POLICIES

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.round import planner
+from pulsar_spark.broker.planning import planner
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import BundleLease
 

@@ -5,8 +5,7 @@ import pytest
 from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.cursors.cursors import FEW, Cursors
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.gathering import gather
-from pulsar_spark.broker.round import candidates
+from pulsar_spark.broker.gathering import candidates, gather
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from tests.support.model_keys import Key
 from tests.support.requests import On

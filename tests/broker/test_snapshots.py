@@ -17,9 +17,9 @@ ON = On(TOPIC)
     ids=["small", "many ranges", "many cursors and consumers"],
 )
 def test_a_larger_state_is_written_whole_less_often(tmp_path, monkeypatch, ranges_a_snapshot, as_ranges, snapshots):
-    monkeypatch.setattr("pulsar_spark.broker.round.snapshots.SNAPSHOT_EVERY", 3)
-    monkeypatch.setattr("pulsar_spark.broker.round.snapshots.RANGES_A_SNAPSHOT", ranges_a_snapshot)
-    monkeypatch.setattr("pulsar_spark.broker.round.snapshots.AS_RANGES", as_ranges)
+    monkeypatch.setattr("pulsar_spark.broker.committing.snapshots.SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr("pulsar_spark.broker.committing.snapshots.RANGES_A_SNAPSHOT", ranges_a_snapshot)
+    monkeypatch.setattr("pulsar_spark.broker.committing.snapshots.AS_RANGES", as_ranges)
     engine = new_engine(None, tmp_path)
     engine.create_topic(TOPIC)
     engine.publish(TOPIC, -1, [1] * 40)

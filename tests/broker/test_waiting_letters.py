@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
+from pulsar_spark.broker.committing import snapshots
 from pulsar_spark.broker.cursors import members
+from pulsar_spark.broker.gathering.candidates import next_due
 from pulsar_spark.broker.letters import letter_orders, letter_rows
 from pulsar_spark.broker.letters import letters as letters_module
 from pulsar_spark.broker.round import rounds as rounds_module
-from pulsar_spark.broker.round import snapshots
-from pulsar_spark.broker.round.candidates import next_due
 from pulsar_spark.protocol.redelivery.letters import dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.delta.tables import AppendTable

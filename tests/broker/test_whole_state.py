@@ -10,12 +10,12 @@ import pytest
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
+from pulsar_spark.broker.committing import snapshots
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays import delay_index
 from pulsar_spark.broker.gathering import gather
 from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
 from pulsar_spark.broker.requests.reading import read_request_batch
-from pulsar_spark.broker.round import snapshots
 from pulsar_spark.protocol.delays.delays import AXES_END
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.gathering.affected import effective_returns
+from pulsar_spark.broker.planning.work import Rows, Work
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return
-from pulsar_spark.broker.round.work import Rows, Work
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, Range, spliced
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.transforms.round_inputs import KINDS, RESULT, SCHEMA, STATE

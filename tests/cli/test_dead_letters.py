@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from typer.testing import CliRunner
 
-from pulsar_spark.broker.round.round_rows import rows_of_round
+from pulsar_spark.broker.committing.round_rows import rows_of_round
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.storage.cursor_ledger.reprocessing import Reprocessing

@@ -6,7 +6,7 @@ import os
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.round.round_rows import rows_of_round
+from pulsar_spark.broker.committing.round_rows import rows_of_round
 from pulsar_spark.link.inbox import COLUMNS
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.keys.hash_ranges import OwnedRange

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pulsar_spark.broker.round.candidates import next_due
+from pulsar_spark.broker.gathering.candidates import next_due
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from tests.differential.strategies import CRASHES, Turn
 from tests.spec.history import publish

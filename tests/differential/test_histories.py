@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsar_spark.broker.committing import snapshots
 from pulsar_spark.broker.cursors import pages
 from pulsar_spark.broker.gathering import gather
 from pulsar_spark.broker.letters import letters
-from pulsar_spark.broker.round import snapshots
-from pulsar_spark.broker.round.work import Outcome
+from pulsar_spark.broker.planning.work import Outcome
 from tests.differential import chunk_strategies, delay_strategies, key_strategies, strategies
 from tests.differential.chunk_duel import ChunkedDuel
 from tests.differential.delay_duel import DelayedDuel

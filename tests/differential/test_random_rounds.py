@@ -11,7 +11,7 @@ from random import Random
 
 import pyarrow as pa
 
-from pulsar_spark.broker.round.work import Outcome, Work
+from pulsar_spark.broker.planning.work import Outcome, Work
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.transforms.round import ACKNOWLEDGING

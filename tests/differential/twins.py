@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import pyarrow as pa
 
-from pulsar_spark.broker.round.work import Outcome, Work
+from pulsar_spark.broker.planning.work import Outcome, Work
 from pulsar_spark.transforms.round import plan_for
 from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.support.plain_planner import by_position

@@ -7,7 +7,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from pulsar_spark.broker.round.round_rows import rows_of_round
+from pulsar_spark.broker.committing.round_rows import rows_of_round
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, InvalidTopicName, Timeout, TopicNotFound
 from pulsar_spark.frames.letters import reprocess_run
 from pulsar_spark.frames.letters.dead_letters import count_by_cause, dead_letters, sent_letters

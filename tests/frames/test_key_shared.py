@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, KeySharedMode
+from pulsar_spark.broker.committing.round_rows import rows_of_round
 from pulsar_spark.broker.gathering import entry_hashes, gather
-from pulsar_spark.broker.round.round_rows import rows_of_round
 from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration, SubscriptionBusy
 from pulsar_spark.frames import consume
 from pulsar_spark.frames.consuming import backlog, call

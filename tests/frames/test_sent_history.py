@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsar_spark.broker.round.round_rows import PageRows, rows_of_round
+from pulsar_spark.broker.committing.round_rows import PageRows, rows_of_round
 from pulsar_spark.frames.deliveries.delivery import Delivery
 from pulsar_spark.frames.sinks.sent_history import History
 from pulsar_spark.protocol.acknowledgement.cursor import Range

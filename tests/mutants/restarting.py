@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-set-aside",
         "a snapshot forgets which requests and topics were set aside",
-        "broker/round/snapshots.py",
+        "broker/committing/snapshots.py",
         "    whole.facts += [set_aside_row(entry) for entry in bundle.set_aside.values()]\n",
         "",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-waiting-letters",
         "a snapshot forgets the letters that wait",
-        "broker/round/snapshots.py",
+        "broker/committing/snapshots.py",
         "*bundle.waiting_letters.everything(bundle.cursors)]",
         "]",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-policies",
         "a snapshot forgets policies",
-        "broker/round/snapshots.py",
+        "broker/committing/snapshots.py",
         "for (owner, name), value in bundle.policies.items()",
         "for (owner, name), value in ()",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-waiting-requests",
         "a snapshot forgets the requests that wait for the delay index",
-        "broker/round/snapshots.py",
+        "broker/committing/snapshots.py",
         "for each in bundle.waiting_requests if each.row is not None",
         "for each in ()",
         "tests/broker/test_whole_state.py::test_a_request_that_waits_for_the_delay_index_is_kept_until_it_is_answered",
@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-promotions",
         "a snapshot forgets the numbers of delayed entries",
-        "broker/round/snapshots.py",
+        "broker/committing/snapshots.py",
         "promotion_rows(promotion, promotion.checkpoints, ())",
         "promotion_rows(promotion, (), ())",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-hash-ranges",
         "a snapshot forgets which hashes consumers own",
-        "broker/round/snapshots.py",
+        "broker/committing/snapshots.py",
         "with_ranges=True",
         "with_ranges=False",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         "snapshot-forgets-lanes",
         "a snapshot forgets the ranges that a cursor keeps for each lane",
-        "broker/round/snapshots.py",
+        "broker/committing/snapshots.py",
         "            whole.add_lanes(cursor, cursor.lanes.lanes, [])",
         "            pass",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",

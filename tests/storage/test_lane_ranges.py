@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pulsar_spark.broker.round.round_rows import PageRows, rows_of_round
+from pulsar_spark.broker.committing.round_rows import PageRows, rows_of_round
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.keys.hash_ranges import SLOTS, OwnedRange
 from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes, lane_numbers

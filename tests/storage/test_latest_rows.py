@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from pulsar_spark.broker.round.round_rows import rows_of_round
+from pulsar_spark.broker.committing.round_rows import rows_of_round
 from pulsar_spark.storage.cursor_ledger.committed_rounds import rows_of
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import (
     HANGS_ON,

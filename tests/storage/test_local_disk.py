@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[2] / "pulsar_spark"
 DOOR = {"storage/store/store", "storage/store/local_store", "storage/store/object_path"}
 OF_THIS_MACHINE = {
     "broker/service/class_archive",
-    "broker/round/planner",
+    "broker/planning/planner",
     "broker/service/source",
     "broker/service/stream",
     "broker/service/lease_keeper",

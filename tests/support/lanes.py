@@ -5,10 +5,10 @@ from itertools import groupby
 
 import numpy as np
 
+from pulsar_spark.broker.committing.facts import lane_row
+from pulsar_spark.broker.committing.round_rows import PageRows
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.key_shared.lane_form import page_of
-from pulsar_spark.broker.round.facts import lane_row
-from pulsar_spark.broker.round.round_rows import PageRows
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.keys.hash_ranges import SLOTS, OwnedRange
 from pulsar_spark.protocol.keys.lanes import LaneHashes, hashes_by_owner

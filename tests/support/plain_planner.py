@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pulsar_spark.broker.round.work import ConsumerOutcome, Outcome, Work
+from pulsar_spark.broker.planning.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range, spliced
 from pulsar_spark.protocol.delays.delays import DUE_BASE
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 class PlainPlanner:
-    """Plans a round like ``broker.round.planner.Planner``."""
+    """Plans a round like ``broker.planning.planner.Planner``."""
 
     def run(self, work: Work) -> list[Outcome]:
         rows = work.rows.to_pylist()

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.planning.planner import Planner
 from pulsar_spark.broker.requests.request import Request
-from pulsar_spark.broker.round.planner import Planner
 from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.acknowledgement.packing import unpacked, unpacked_pairs

@@ -12,6 +12,7 @@ from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.bundle.topics import Topics
 from pulsar_spark.broker.chunks.chunked import Chunked
+from pulsar_spark.broker.committing.facts import consumer_row, policy_row, promotion_rows, waiting_request_row
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.cursors import Cursors
 from pulsar_spark.broker.cursors.state import Cursor
@@ -19,7 +20,6 @@ from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.broker.delays.promotion import Promotion
 from pulsar_spark.broker.letters.waiting_letters import WaitingLetters
 from pulsar_spark.broker.requests.request import Request
-from pulsar_spark.broker.round.facts import consumer_row, policy_row, promotion_rows, waiting_request_row
 from pulsar_spark.broker.service.liveness import Liveness
 from pulsar_spark.protocol.delays.delays import DUE_BASE
 from pulsar_spark.protocol.policies.policies import TOPIC_STOPPED, policy_number, policy_text

@@ -10,6 +10,7 @@ from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.chunks.chunked import Chunked
+from pulsar_spark.broker.committing.facts import BUNDLE_RANGE, policy_row, waiting_request_row
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.delay_index import DelayIndex
@@ -18,7 +19,6 @@ from pulsar_spark.broker.key_shared.key_shared import restore
 from pulsar_spark.broker.key_shared.lane_form import Lane, LaneForm, lane_of
 from pulsar_spark.broker.letters.waiting_letters import WaitingLetters
 from pulsar_spark.broker.requests.reading import read_places
-from pulsar_spark.broker.round.facts import BUNDLE_RANGE, policy_row, waiting_request_row
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.acknowledgement.packing import unpacked_stretches
 from pulsar_spark.protocol.delays.delays import Checkpoint, virtual

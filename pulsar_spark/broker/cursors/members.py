@@ -5,6 +5,7 @@ from collections.abc import Collection
 from functools import partial
 
 from pulsar_spark.broker.bundle.topic_state import TopicState
+from pulsar_spark.broker.committing.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.due_moves import stop_waiting, wait_again
@@ -13,7 +14,6 @@ from pulsar_spark.broker.key_shared.key_shared import Newcomer, newcomer_of, ref
 from pulsar_spark.broker.requests.drafts import CursorDraft, Removed
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.request_handler import RequestHandler, number_of
-from pulsar_spark.broker.round.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
 from pulsar_spark.errors import ConsumerBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.chunks.chunking import AUTO_ACK_OLDEST, EXPIRE_TIME_MS, MAX_PENDING

@@ -13,6 +13,7 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.due_moves import stop_waiting
 from pulsar_spark.broker.delays.due_requests import acknowledge_delivered, catch_up, map_to_axes
 from pulsar_spark.broker.gathering.affected import Affected, affected_ranges, effective_returns, is_due, offered_ranges
+from pulsar_spark.broker.gathering.candidates import let_rest, note_nothing_found, takers_of, takes_part
 from pulsar_spark.broker.gathering.coded import Coded
 from pulsar_spark.broker.gathering.coded_work import CodedWork
 from pulsar_spark.broker.gathering.unread_run import UnreadRun
@@ -23,10 +24,9 @@ from pulsar_spark.broker.key_shared.keyed_lanes import KeyedByLane
 from pulsar_spark.broker.key_shared.keyed_pages import KeyedByPage
 from pulsar_spark.broker.key_shared.keyed_ranges import KeyedByRange, RangeWork
 from pulsar_spark.broker.key_shared.lane_work import LaneWork
+from pulsar_spark.broker.planning.work import Rows, Work
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
-from pulsar_spark.broker.round.candidates import let_rest, note_nothing_found, takers_of, takes_part
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
-from pulsar_spark.broker.round.work import Rows, Work
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from pulsar_spark.protocol.delays.delays import position_of, virtual
 from pulsar_spark.protocol.keys.draining import caught_up

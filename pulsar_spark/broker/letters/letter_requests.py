@@ -5,11 +5,11 @@ client, which knows the message, decides the letter's topic and properties.
 """
 
 from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.committing.facts import put_off_letter_row
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.requests.request import Request
-from pulsar_spark.broker.round.facts import put_off_letter_row
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.redelivery.letters import ReconsumeLater, reconsume_later_of

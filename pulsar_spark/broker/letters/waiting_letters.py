@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from pulsar_spark.broker.bundle.clock import Instant
-from pulsar_spark.broker.round.facts import letterless_row, waiting_letter_row
+from pulsar_spark.broker.committing.facts import letterless_row, waiting_letter_row
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.delays.instants import to_micros
 from pulsar_spark.protocol.redelivery.letters import letters_in

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pulsar_spark.broker.committing.facts import reply_row
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.requests.request import Request
-from pulsar_spark.broker.round.facts import reply_row
 from pulsar_spark.protocol.acknowledgement.ack_set import is_empty
 from pulsar_spark.protocol.acknowledgement.positions import Positions
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey

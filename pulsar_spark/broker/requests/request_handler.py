@@ -2,11 +2,11 @@
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.topic_state import TopicState
+from pulsar_spark.broker.committing.facts import set_aside_row
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.requests.drafts import RoundDraft
 from pulsar_spark.broker.requests.request import Request
-from pulsar_spark.broker.round.facts import set_aside_row
 from pulsar_spark.errors import ConsumerNotFound, InvalidMessage, NotAllowedError, TopicNotFound, shown
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.cursor import initial_read_position

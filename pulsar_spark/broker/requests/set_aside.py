@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable, Mapping
 
 from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.committing.facts import set_aside_row
 from pulsar_spark.broker.requests.drafts import RoundDraft
 from pulsar_spark.broker.requests.reading import read_set_aside
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.request_handler import RequestHandler
-from pulsar_spark.broker.round.facts import set_aside_row
 from pulsar_spark.broker.round.isolation import of_request
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, UnknownError, shown
 from pulsar_spark.protocol.request_properties import is_true

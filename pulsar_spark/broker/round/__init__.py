@@ -1,1 +1,1 @@
-"""A round from its requests to its commit: planned, absorbed, written, and run again without what made it fail."""
+"""A round from its requests to its commit, and its repetition without what made it fail."""

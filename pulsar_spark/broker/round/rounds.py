@@ -21,28 +21,28 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pulsar_spark.broker.applying.absorb import RoundRows, absorb
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.bundle.other_bundles import ask_others
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.chunks.chunk_walk import expire_incomplete, take_numbered
+from pulsar_spark.broker.committing.facts import housekeeping_row, round_row, topic_rows
+from pulsar_spark.broker.committing.round_rows import rows_of_round
+from pulsar_spark.broker.committing.snapshots import everything, is_snapshot_due
 from pulsar_spark.broker.cursors.unacked import hold_back
 from pulsar_spark.broker.delays.due_moves import mend_numbers
+from pulsar_spark.broker.gathering.candidates import has_work, let_all_rest, may_catch_up, next_dues
 from pulsar_spark.broker.gathering.gather import gather_work
 from pulsar_spark.broker.letters.projections import write_missing_projections, write_projections
+from pulsar_spark.broker.planning.work import Outcome, Work
 from pulsar_spark.broker.requests.drafts import RoundDraft, RoundResult
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.requests import Intake
 from pulsar_spark.broker.requests.set_aside import set_aside
-from pulsar_spark.broker.round.absorb import RoundRows, absorb
-from pulsar_spark.broker.round.candidates import has_work, let_all_rest, may_catch_up, next_dues
-from pulsar_spark.broker.round.facts import housekeeping_row, round_row, topic_rows
 from pulsar_spark.broker.round.isolation import isolated, of_cursor, plan_isolated
 from pulsar_spark.broker.round.recovery import Recovery
-from pulsar_spark.broker.round.round_rows import rows_of_round
-from pulsar_spark.broker.round.snapshots import everything, is_snapshot_due
-from pulsar_spark.broker.round.work import Outcome, Work
 from pulsar_spark.broker.upkeep.maintenance import maintain
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import concerned

@@ -5,6 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.committing.facts import (
+    cursor_row,
+    dead_letter_rows,
+    lane_row,
+    removed_consumer_row,
+    removed_page_row,
+)
+from pulsar_spark.broker.committing.round_rows import PageRows
 from pulsar_spark.broker.cursors.pages import Page
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.cursors.unacked import hold_back
@@ -14,17 +22,9 @@ from pulsar_spark.broker.key_shared.key_shared import with_other_ranges
 from pulsar_spark.broker.key_shared.keyed_ranges import RangeWork
 from pulsar_spark.broker.key_shared.lane_form import Lane, page_of
 from pulsar_spark.broker.key_shared.lane_work import LaneWork
+from pulsar_spark.broker.planning.work import Outcome, Work
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
-from pulsar_spark.broker.round.facts import (
-    cursor_row,
-    dead_letter_rows,
-    lane_row,
-    removed_consumer_row,
-    removed_page_row,
-)
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
-from pulsar_spark.broker.round.round_rows import PageRows
-from pulsar_spark.broker.round.work import Outcome, Work
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
 from pulsar_spark.protocol.acknowledgement.packing import packed
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of

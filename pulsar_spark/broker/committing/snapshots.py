@@ -1,8 +1,8 @@
 """Snapshot rounds hold all latest rows, so readers may start there."""
 
+from pulsar_spark.broker.applying.absorb import RoundRows
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.round.absorb import RoundRows
-from pulsar_spark.broker.round.facts import (
+from pulsar_spark.broker.committing.facts import (
     cursor_row,
     policy_row,
     promotion_rows,

@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_spark.broker.round.work import ConsumerOutcome, Outcome, Rows, Work
+from pulsar_spark.broker.planning.work import ConsumerOutcome, Outcome, Rows, Work
 from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from pulsar_spark.storage.delta.python_rows import uncollected, values_of

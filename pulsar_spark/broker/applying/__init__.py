@@ -1,0 +1,1 @@
+"""Takes the plan's result into memory and says what changed, as rows."""
