@@ -34,7 +34,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
         rounds, row = rig.rounds, LEDGERS.rows([_GONE])
         for _ in range(age):
             rig.ask([On(topic).policy("max_consumers_per_subscription", 0)])
-            rounds.bundle.ledgers_version = rounds.ledgers.append_fenced(row, rounds.bundle.ledgers_version)
+            rounds.bundle.ledgers_version = rounds.tables.ledgers.append_fenced(row, rounds.bundle.ledgers_version)
         return rig, topic, subscribed
 
     return measure_growth(

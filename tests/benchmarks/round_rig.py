@@ -15,7 +15,7 @@ import pyarrow as pa
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.planning.planner import Planner
 from pulsar_spark.broker.requests.request import requests_of
-from pulsar_spark.broker.round import rounds as rounds_module
+from pulsar_spark.broker.round import pipeline
 from pulsar_spark.broker.round.rounds import RoundResult, Rounds
 from pulsar_spark.protocol.topics.numbering import publish_id
 from pulsar_spark.storage.delta.commits import now_micros
@@ -121,11 +121,11 @@ class RoundRig:
             for owner, name, phase in (
                 (bundle, "scan", "look for topics"),
                 (bundle, "number_new", "number"),
-                (rounds_module, "gather_work", "gather"),
+                (pipeline, "gather_work", "gather"),
                 (rounds, "plan", "plan"),
-                (rounds_module, "absorb", "absorb"),
-                (rounds, "_append", "commit"),
-                (rounds.ledgers, "append_fenced", "commit ledgers"),
+                (pipeline, "absorb", "absorb"),
+                (rounds.tables.cursor_ledger, "append_fenced", "commit"),
+                (rounds.tables.ledgers, "append_fenced", "commit ledgers"),
             ):
                 stack.enter_context(patch.object(owner, name, self._timed(getattr(owner, name), phase)))
             yield self._phases

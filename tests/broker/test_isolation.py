@@ -10,12 +10,13 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.applying import absorb
+from pulsar_spark.broker.committing import commit
 from pulsar_spark.broker.cursors.members import Members
 from pulsar_spark.broker.gathering import gather
 from pulsar_spark.broker.planning.work import Work
 from pulsar_spark.broker.requests import set_aside
 from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
-from pulsar_spark.broker.round import isolation, rounds
+from pulsar_spark.broker.round import isolation
 from pulsar_spark.broker.upkeep import maintenance
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from pulsar_spark.transforms.round_inputs import SCHEMA
@@ -83,15 +84,15 @@ def test_a_request_that_fails_is_set_aside_and_answered_and_the_others_are_done(
 
 
 def test_a_request_that_spoils_the_rows_of_its_round_is_found_among_many(hostile, monkeypatch):
-    """Nothing fails before all rows come together, so no unit is named: trials find it."""
-    rows_of_round = rounds.rows_of_round
+    """Nothing fails before all rows come together, so no unit is named: rounds over fewer requests find it."""
+    rows_of_round = commit.rows_of_round
 
     def spoiled(number, facts, pages):
         if any(fact.get("client_id") == "spoiled" for fact in facts):
             raise OverflowError("int too large to convert")
         return rows_of_round(number, facts, pages)
 
-    monkeypatch.setattr(rounds, "rows_of_round", spoiled)
+    monkeypatch.setattr(commit, "rows_of_round", spoiled)
     version = hostile.write(
         *(ILL.subscribe(f"c{number}", client="spoiled" if number == 11 else "fine") for number in range(20))
     )
@@ -241,7 +242,7 @@ def test_an_error_of_the_machine_is_nobody_s_fault_and_the_round_can_be_run_agai
         def no_space(*_):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        full.setattr(getattr(hostile.rounds, where), "append_fenced", no_space)
+        full.setattr(getattr(hostile.rounds.tables, where), "append_fenced", no_space)
         for _ in range(3):
             with pytest.raises(OSError, match="No space left"):
                 hostile.serve()
@@ -269,7 +270,7 @@ def test_a_bundle_that_was_taken_over_and_a_ledger_that_breaks_its_promises_stop
     for failure in (BrokerFenced("another"), CorruptState("round 3 is gone")):
         with monkeypatch.context() as broken:
             broken.setattr(
-                hostile.rounds.cursor_ledger,
+                hostile.rounds.tables.cursor_ledger,
                 "append_fenced",
                 fails_when(lambda *_: 0, lambda *_: True, lambda: failure),
             )

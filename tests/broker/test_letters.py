@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.broker.letters import letters as letters_module
-from pulsar_spark.broker.round import rounds as rounds_module
+from pulsar_spark.broker.round import pipeline
 from pulsar_spark.protocol.redelivery.letters import dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
@@ -76,7 +76,7 @@ def test_a_letter_keeps_the_message_and_says_what_became_of_it(engine):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_at_the_letters_leaves_one_of_each(engine, monkeypatch, when):
-    write_projections = rounds_module.write_projections
+    write_projections = pipeline.write_projections
 
     def write_and_die(bundle, round_number, now, facts):
         if when == "after":
@@ -86,7 +86,7 @@ def test_a_crash_at_the_letters_leaves_one_of_each(engine, monkeypatch, when):
     engine.publish(TOPIC, -1, [2, 1])
     deadly_rounds(engine)
     with monkeypatch.context() as dying:
-        dying.setattr(rounds_module, "write_projections", write_and_die)
+        dying.setattr(pipeline, "write_projections", write_and_die)
         with pytest.raises(Crash):
             engine.round([ON.negative_ack("A", 0)], 3)
     assert len(engine.rows(dead_letter_topic(TOPIC, "s"))) == (2 if when == "after" else 0)

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.broker.bundle import other_bundles
 from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.broker.requests.request import Request
-from pulsar_spark.broker.round import rounds as rounds_module
 from pulsar_spark.cli import app
 from pulsar_spark.storage.delta.checkpoints import make_checkpoint
 from pulsar_spark.storage.delta.log import TableLog
@@ -84,7 +84,7 @@ def shortened(root) -> None:
 
 def test_other_bundles_are_asked_again_after_a_while_and_what_was_asked_is_forgotten(root, monkeypatch):
     asked = []
-    monkeypatch.setattr(rounds_module, "ask_others", lambda layout, requests: asked.extend(requests))
+    monkeypatch.setattr(other_bundles, "ask_others", lambda layout, requests: asked.extend(requests))
     split_bundle(Layout(root))
     wanted = Request(**dict.fromkeys(Request._fields) | {"topic": HIGH, "partition": -1, "subscription": "s"})
     with both(root)[0] as lower, lower.paused():
@@ -92,9 +92,9 @@ def test_other_bundles_are_asked_again_after_a_while_and_what_was_asked_is_forgo
         for _ in range(2):
             assert rounds._of_ours([wanted]) == []
         assert asked == [wanted]
-        later = rounds.bundle.now._replace(own=rounds.bundle.now.own + rounds_module.SENT_AGAIN)
+        later = rounds.bundle.now._replace(own=rounds.bundle.now.own + other_bundles.SENT_AGAIN)
         monkeypatch.setattr(rounds.bundle, "now", later)
-        assert rounds._of_ours([]) == [] and not rounds._sent_to_others
+        assert rounds._of_ours([]) == [] and not rounds._sent.sent
         rounds._of_ours([wanted])
         assert asked == [wanted, wanted]
 

@@ -53,14 +53,14 @@ def test_a_broker_that_was_taken_over_while_its_disk_failed_stops(engine):
 def test_what_a_round_did_that_was_not_heard_of_is_not_done_again(engine, monkeypatch):
     rows = [ON.subscribe("A"), ON.flow("A", 5)]
     requests = requests_of(REQUESTS.rows(rows), 1)
-    append = engine.rounds.cursor_ledger.append_fenced
+    append = engine.rounds.tables.cursor_ledger.append_fenced
 
     def append_and_fail(*arguments) -> None:
         append(*arguments)
         raise OSError(errno.EIO, "the answer is lost")
 
     with monkeypatch.context() as failing, pytest.raises(OSError):
-        failing.setattr(engine.rounds.cursor_ledger, "append_fenced", append_and_fail)
+        failing.setattr(engine.rounds.tables.cursor_ledger, "append_fenced", append_and_fail)
         engine.rounds.run(requests, 1)
     engine.rounds.run(requests, 1)
     assert engine.rounds.bundle.requests_version == 1 and permits(engine) == 5

@@ -18,7 +18,7 @@ from pulsar_spark.broker.cursors import members
 from pulsar_spark.broker.gathering.candidates import next_due
 from pulsar_spark.broker.letters import letter_orders, letter_rows
 from pulsar_spark.broker.letters import letters as letters_module
-from pulsar_spark.broker.round import rounds as rounds_module
+from pulsar_spark.broker.round import pipeline
 from pulsar_spark.protocol.redelivery.letters import dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.delta.tables import AppendTable
@@ -115,7 +115,7 @@ def test_a_root_that_accepted_such_a_policy_serves(tmp_path, accepting, monkeypa
     subscribe(engine, ON)
     engine.round([each.negative_ack("A", 0, 1) for each in (on, ON)], 2000)
     with monkeypatch.context() as older:
-        older.setattr(rounds_module, "write_projections", lambda *_: (_ for _ in ()).throw(Crash()))
+        older.setattr(pipeline, "write_projections", lambda *_: (_ for _ in ()).throw(Crash()))
         with pytest.raises(Crash):
             engine.round([each.negative_ack("A", 0, 1) for each in (on, ON)], 3000)
     for _ in range(2):

@@ -6,19 +6,13 @@ MUTANTS = (
     Mutant(
         "round-before-its-numbers",
         "a round is committed before the rows of `ledgers` that it uses",
-        "broker/round/rounds.py",
-        "        if ledgers.num_rows:\n"
-        "            bundle.ledgers_version = self.ledgers.append_fenced(\n"
-        '                ledgers, bundle.ledgers_version, pc.unique(ledgers["topic_id"]).to_pylist()\n'
-        "            )\n"
-        "            bundle.index_new(moved)\n"
-        "        self._append(draft, table)\n",
-        "        self._append(draft, table)\n"
-        "        if ledgers.num_rows:\n"
-        "            bundle.ledgers_version = self.ledgers.append_fenced(\n"
-        '                ledgers, bundle.ledgers_version, pc.unique(ledgers["topic_id"]).to_pylist()\n'
-        "            )\n"
-        "            bundle.index_new(moved)\n",
+        "broker/round/pipeline.py",
+        "    commit_ledgers(tables, bundle, numbered.ledgers)\n"
+        "    bundle.index_new(numbered.topics)\n"
+        "    commit_round(tables, bundle, draft.number, table)\n",
+        "    commit_round(tables, bundle, draft.number, table)\n"
+        "    commit_ledgers(tables, bundle, numbered.ledgers)\n"
+        "    bundle.index_new(numbered.topics)\n",
         "tests/broker/test_due_lane.py::test_a_crash_at_any_write_changes_nothing",
     ),
     Mutant(
@@ -49,8 +43,8 @@ MUTANTS = (
         "take-over-is-no-snapshot",
         "the first round after a takeover does not contain the whole state",
         "broker/round/rounds.py",
-        "                is_snapshot=True,\n            ),",
-        "                is_snapshot=False,\n            ),",
+        "            is_snapshot=True,\n",
+        "            is_snapshot=False,\n",
         "tests/broker/test_takeovers.py::test_what_a_bundle_says_after_a_split_is_of_its_own_topics_alone",
     ),
     Mutant(

@@ -31,7 +31,7 @@ MUTANTS = (
         "other-broker-not-noticed",
         "a broker that reads its bundle again continues although another has taken the bundle over",
         "broker/round/rounds.py",
-        "bundle.version != self.bundle.version and bundle.broker_id != self.broker_id",
+        "bundle.version != self.bundle.version and bundle.broker_id != self.tables.broker_id",
         "False",
         "tests/broker/test_takeovers.py::test_a_broker_that_was_taken_over_while_its_disk_failed_stops",
     ),

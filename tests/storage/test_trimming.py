@@ -234,7 +234,7 @@ def test_a_broker_that_died_before_its_round_still_learns_of_a_trim(engine, monk
     def die(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine.rounds.cursor_ledger, "append_fenced", die)
+    monkeypatch.setattr(engine.rounds.tables.cursor_ledger, "append_fenced", die)
     with pytest.raises(KeyboardInterrupt):
         engine.round([], 3)
     engine.start()

@@ -1,18 +1,12 @@
 """From the plan's result to the bundle's new state and the rows of the round."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.committing.facts import (
-    cursor_row,
-    dead_letter_rows,
-    lane_row,
-    removed_consumer_row,
-    removed_page_row,
-)
-from pulsar_spark.broker.committing.round_rows import PageRows
+from pulsar_spark.broker.committing.facts import cursor_row, dead_letter_rows, removed_consumer_row
+from pulsar_spark.broker.committing.round_rows import RoundRows
 from pulsar_spark.broker.cursors.pages import Page
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.cursors.unacked import hold_back
@@ -20,85 +14,22 @@ from pulsar_spark.broker.gathering.affected import Affected
 from pulsar_spark.broker.gathering.coded_work import CodedWork
 from pulsar_spark.broker.key_shared.key_shared import with_other_ranges
 from pulsar_spark.broker.key_shared.keyed_ranges import RangeWork
-from pulsar_spark.broker.key_shared.lane_form import Lane, page_of
+from pulsar_spark.broker.key_shared.lane_form import page_of
 from pulsar_spark.broker.key_shared.lane_work import LaneWork
 from pulsar_spark.broker.planning.work import Outcome, Work
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
-from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
-from pulsar_spark.protocol.acknowledgement.packing import packed
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, Range
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
-from pulsar_spark.protocol.delays.delays import is_virtual, lane_name
+from pulsar_spark.protocol.delays.delays import is_virtual
 from pulsar_spark.protocol.entries.entry_ranges import ranges_of as ranges_of_entries
 
 
-class RoundRows:
-    """Collects the rows of a round."""
-
-    def __init__(self, facts: list[dict], number: int):
-        self.facts, self.number = list(facts), number
-        self.pages: list[PageRows] = []
-        self.acknowledged = 0
-        """Entries that were not acknowledged before, without the dead ones."""
-        self.delivered = 0
-        """Messages given out."""
-
-    def add_lanes(self, cursor: Cursor, changed: dict[int, Lane], gone: list[int]) -> None:
-        """Add *changed* and removed lanes of a cursor."""
-        self.facts += [removed_page_row(cursor, page_of(lane)) for lane in gone]
-        for number, lane in changed.items():
-            self.facts.append(lane_row(cursor, page_of(number), number, lane.hashes, lane.ranges))
-            chunks = self._chunks(cursor, lane.ranges)
-            self.pages.append(
-                PageRows(cursor.key, cursor.topic, page_of(number), lane.ranges, str(number), chunks=chunks)
-            )
-
-    def add_entries(self, cursor: Cursor, ranges: Sequence[Range]) -> None:
-        """Add ranges that replace what was said of their entries."""
-        if ranges:
-            self.pages.append(PageRows(cursor.key, cursor.topic, None, ranges))
-
-    def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
-        self.facts += [removed_page_row(cursor, first) for first in gone]
-        self.pages += [
-            PageRows(
-                cursor.key,
-                cursor.topic,
-                page.first,
-                page.held,
-                lane_name(page.first),
-                self._positions(cursor, page) if is_virtual(page.first) else None,
-                self._chunks(cursor, page.held),
-                has_row=True,
-            )
-            for page in changed
-        ]
-
-    def _positions(self, cursor: Cursor, page: Page) -> dict[int, bytes]:
-        """The packed positions of due lane ranges delivered in this round."""
-        return {held.first: packed(cursor.due.positions_of(held)) for held in page.held if self._is_delivered(held)}
-
-    def _chunks(self, cursor: Cursor, ranges: Iterable[Range]) -> dict[int, bytes | None] | None:
-        """The packed chunked messages in ranges delivered in this round."""
-        if cursor.chunked is None:
-            return None
-        return {
-            held.first: cursor.chunked.packed_at(cursor.due.positions_of(held))
-            if is_virtual(held.first)
-            else cursor.chunked.packed_between(held.first, held.last)
-            for held in ranges
-            if self._is_delivered(held)
-        }
-
-    def _is_delivered(self, held: Range) -> bool:
-        return held.status == PENDING and held.delivery_round == self.number
-
-
-def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome], limit: int) -> RoundRows:
-    """Store the plan's outcome for *work* in the bundle; returns the rows to commit, except the round's own. *limit* is
-    the broker's limit of unacknowledged messages, 0 for none."""
+def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome], limit: int) -> RoundRows:
+    """Store the plan's *outcomes* in the bundle; returns the rows to commit, except the round's own. *limit* is the
+    broker's limit of unacknowledged messages, 0 for none."""
     rows = RoundRows(draft.facts, draft.number)
-    for changes, affected, outcome in zip(work.cursors, work.affected, planned, strict=True):
+    for changes, affected, outcome in zip(work.cursors, work.affected, outcomes, strict=True):
         with isolated(of_cursor(changes.cursor)):
             _absorb_cursor(changes, affected, outcome, rows)
     if limit:
@@ -123,6 +54,8 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome]
             for consumer_id in sorted(changes.changed_consumers | with_other_ranges(changes))
             if consumer_id in cursor.consumers
         ]
+    bundle.cursors.wake(draft.cursors)
+    rows.facts += bundle.promotion_facts()
     return rows
 
 

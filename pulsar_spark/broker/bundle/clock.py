@@ -24,6 +24,11 @@ class Instant(NamedTuple):
     wall: int
 
 
+def is_set_back(now: Instant, last: Instant) -> bool:
+    """Was the machine's clock set back since *last*?"""
+    return now.wall + TOLERANCE < last.wall
+
+
 def steady_micros() -> int:
     """A clock that cannot be set, in microseconds; on Linux it runs during sleep."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000

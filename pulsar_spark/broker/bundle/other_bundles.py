@@ -1,17 +1,37 @@
-"""Requests to the brokers of other bundles, appended to their tables. A letter's topic may be in any bundle, which is
-asked to create the initial subscription."""
+"""Requests to the brokers of other bundles, appended to their tables. A letter's topic may be in any bundle, whose
+broker creates the initial subscription."""
 
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.protocol.topics.bundles import BundleRange
 from pulsar_spark.storage.delta.sure_append import SureAppend
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import layout_of
 from pulsar_spark.table_specs import REQUESTS
 
 RETRY_SECONDS, TRIES = 0.1, 20
+SENT_AGAIN = 60_000_000
+"""Microseconds after which the same request is sent to another bundle again."""
+
+
+class SentRequests:
+    """The requests that letters make, of which those about other bundles' topics are sent there."""
+
+    def __init__(self) -> None:
+        self.sent: dict[tuple, int] = {}
+        """When each was sent, by topic, partition and subscription."""
+
+    def send_others(self, layout: Layout, served: BundleRange, requests: list[Request], now: int) -> list[Request]:
+        """Send those of *requests* outside *served*, at *now*; returns the rest."""
+        others = [request for request in requests if not served.holds(request.topic)]
+        self.sent = {what: at for what, at in self.sent.items() if at <= now < at + SENT_AGAIN}
+        fresh = [each for each in others if each[4:7] not in self.sent]
+        self.sent.update((each[4:7], now) for each in fresh)
+        ask_others(layout, fresh)
+        return [request for request in requests if request not in others]
 
 
 def ask_others(layout: Layout, requests: Sequence[Request]) -> None:

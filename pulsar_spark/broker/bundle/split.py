@@ -113,7 +113,7 @@ def _split(layout: Layout, at: int | None, broker_id: str, now: Callable[[], int
         return lower, upper
     whole = rounds_of(layout)
     whole.take_over()
-    append_requests(layout, whole.take_waiting())
+    append_requests(layout, whole.take_own_requests())
     connected = [
         (cursor, consumer)
         for cursor in whole.bundle.cursors.values()

@@ -8,8 +8,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.broker.committing.facts import lane_row, removed_page_row
+from pulsar_spark.broker.cursors.pages import Page
+from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.key_shared.lane_form import Lane, page_of
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from pulsar_spark.protocol.acknowledgement.packed_ranges import TAIL, PackedRanges, joined, used_numbers
+from pulsar_spark.protocol.acknowledgement.packing import packed
+from pulsar_spark.protocol.delays.delays import is_virtual, lane_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.ledgers.packed_columns import null_column
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -32,6 +38,68 @@ class PageRows(NamedTuple):
     positions: Mapping[int, bytes] | None = None
     chunks: Mapping[int, bytes | None] | None = None
     has_row: bool = False
+
+
+class RoundRows:
+    """Collects the rows of a round: facts, and pages of ranges."""
+
+    def __init__(self, facts: list[dict], number: int):
+        self.facts, self.number = list(facts), number
+        self.pages: list[PageRows] = []
+        self.acknowledged = 0
+        """Entries that were not acknowledged before, without the dead ones."""
+        self.delivered = 0
+        """Messages given out."""
+
+    def add_lanes(self, cursor: Cursor, changed: dict[int, Lane], gone: list[int]) -> None:
+        """Add *changed* and removed lanes of a cursor."""
+        self.facts += [removed_page_row(cursor, page_of(lane)) for lane in gone]
+        for number, lane in changed.items():
+            self.facts.append(lane_row(cursor, page_of(number), number, lane.hashes, lane.ranges))
+            chunks = self._chunks(cursor, lane.ranges)
+            self.pages.append(
+                PageRows(cursor.key, cursor.topic, page_of(number), lane.ranges, str(number), chunks=chunks)
+            )
+
+    def add_entries(self, cursor: Cursor, ranges: Sequence[Range]) -> None:
+        """Add ranges that replace what was said of their entries."""
+        if ranges:
+            self.pages.append(PageRows(cursor.key, cursor.topic, None, ranges))
+
+    def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
+        self.facts += [removed_page_row(cursor, first) for first in gone]
+        self.pages += [
+            PageRows(
+                cursor.key,
+                cursor.topic,
+                page.first,
+                page.held,
+                lane_name(page.first),
+                self._positions(cursor, page) if is_virtual(page.first) else None,
+                self._chunks(cursor, page.held),
+                has_row=True,
+            )
+            for page in changed
+        ]
+
+    def _positions(self, cursor: Cursor, page: Page) -> dict[int, bytes]:
+        """The packed positions of due lane ranges delivered in this round."""
+        return {held.first: packed(cursor.due.positions_of(held)) for held in page.held if self._is_delivered(held)}
+
+    def _chunks(self, cursor: Cursor, ranges: Iterable[Range]) -> dict[int, bytes | None] | None:
+        """The packed chunked messages in ranges delivered in this round."""
+        if cursor.chunked is None:
+            return None
+        return {
+            held.first: cursor.chunked.packed_at(cursor.due.positions_of(held))
+            if is_virtual(held.first)
+            else cursor.chunked.packed_between(held.first, held.last)
+            for held in ranges
+            if self._is_delivered(held)
+        }
+
+    def _is_delivered(self, held: Range) -> bool:
+        return held.status == PENDING and held.delivery_round == self.number
 
 
 def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:

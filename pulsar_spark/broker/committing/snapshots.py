@@ -1,6 +1,5 @@
 """Snapshot rounds hold all latest rows, so readers may start there."""
 
-from pulsar_spark.broker.applying.absorb import RoundRows
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.committing.facts import (
     cursor_row,
@@ -10,6 +9,7 @@ from pulsar_spark.broker.committing.facts import (
     topic_rows,
     waiting_request_row,
 )
+from pulsar_spark.broker.committing.round_rows import RoundRows
 from pulsar_spark.protocol.entries.entry_ranges import ranges_of
 
 SNAPSHOT_EVERY = 50

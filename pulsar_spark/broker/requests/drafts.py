@@ -128,6 +128,7 @@ class RoundDraft:
     number: int
     now: int
     wall: int
+    was_set_back: bool = False
     cursors: dict[CursorKey, CursorDraft] = field(default_factory=dict)
     facts: list[dict] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)

@@ -1,9 +1,9 @@
 """Runs a failed round again without its cause.
 
-The bundle is read again. A named unit is set aside (see isolation). Otherwise trials, which do not commit, find the
-shortest failing prefix of requests, whose last one is the cause. If the round fails without requests, it is tried again
-after growing pauses. Errors of the machine are raised after the reload; a fence, or a corrupt table of its own, stops
-the broker.
+The bundle is read again. A named unit is set aside (see isolation). If a failure names none, half of the requests wait
+for a later round, then half of these, until a round succeeds or the next request alone makes it fail. If the round
+fails without requests, it is tried again after growing pauses. Errors of the machine are raised after the reload; a
+fence, or a corrupt table of its own, stops the broker.
 """
 
 import logging
@@ -35,7 +35,11 @@ class Attempts(Protocol):
     clock: BundleClock
 
     def attempt(
-        self, requests: list[Request], requests_version: int, broken: Mapping[str, SetAside], *, is_trial: bool = False
+        self,
+        requests: Sequence[Request],
+        later: Sequence[Request],
+        requests_version: int,
+        broken: Mapping[str, SetAside],
     ) -> RoundResult: ...
 
     def reload(self, leases: Mapping[str, int]) -> None: ...
@@ -75,9 +79,10 @@ class Recovery:
         return self._clock() < self._quiet_until
 
     def _run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside]) -> RoundResult:
-        rounds, broken = self._rounds, {}
+        rounds = self._rounds
+        broken: dict[str, SetAside] = {}
         if self._is_reload_due:
-            self._reload_if_due()
+            self._reload()
             done = rounds.bundle.requests_version  # a commit may have succeeded without confirmation
             requests = [
                 request for request in requests if request.requests_version is None or request.requests_version > done
@@ -85,69 +90,44 @@ class Recovery:
             unreadable = [entry for entry in unreadable if entry.requests_version > done]
         for entry in unreadable:
             self._set_aside(entry, broken)
-        before = rounds.bundle.round
+        most, cause = None, None  # all at once, until that fails
         while True:
-            self._leases = dict(rounds.bundle.leases)
+            self._leases, before = dict(rounds.bundle.leases), rounds.bundle.round
+            waiting = [*rounds.bundle.waiting_requests, *requests]
+            most = len(waiting) if most is None else most
             try:
-                result = rounds.attempt(requests, requests_version, broken)
-                self._failures = 0
-                return result
+                result = rounds.attempt(waiting[:most], waiting[most:], requests_version, broken)
             except ON_PURPOSE:
                 raise
             except Exception as failure:  # isolated: any error is logged with its traceback and recorded
                 self._is_reload_due = True
                 if is_fault(failure):
                     raise
-                self._find_out(failure, requests, requests_version, broken)
+                self._reload()
+                if isinstance(failure, Broken):
+                    self._set_aside_units(failure, broken)
+                elif isinstance(failure, PlannerFailed) or not most:
+                    raise
+                else:
+                    most, cause = most // 2, failure
                 if rounds.bundle.round > before:
                     return RoundResult(True)
+                continue
+            if most == len(waiting):
+                self._failures = 0
+                return result
+            if not most:  # the next one alone makes a round fail
+                self._set_aside(of_request(waiting[0]).set_aside(cause, rounds.bundle.now.wall), broken, cause)
+            most, requests = None, []
 
-    def _find_out(
-        self, failure: Exception, requests: list[Request], requests_version: int, broken: dict[str, SetAside]
-    ) -> None:
-        """Add the cause to *broken*; raises *failure* without one."""
-        self._reload_if_due()
-        if isinstance(failure, PlannerFailed):
-            raise failure
-        causes = (
-            failure.causes
-            if isinstance(failure, Broken)
-            else self._narrowed(failure, requests, requests_version, broken)
-        )
-        entries = [(unit.set_aside(cause, self._rounds.bundle.now.wall), cause) for unit, cause in causes]
+    def _set_aside_units(self, failure: Broken, broken: dict[str, SetAside]) -> None:
+        """Add what *failure* names to *broken*; raises it if all of that is there already."""
+        entries = [(unit.set_aside(cause, self._rounds.bundle.now.wall), cause) for unit, cause in failure.causes]
         entries = [(entry, cause) for entry, cause in entries if entry.id not in broken]
         for entry, cause in entries:
             self._set_aside(entry, broken, cause)
         if not entries:
             raise failure
-
-    def _narrowed(
-        self, failure: Exception, requests: list[Request], requests_version: int, broken: dict[str, SetAside]
-    ) -> list:
-        """The request that causes a failure without a unit, if any."""
-        at_most, passing = len(requests), 0
-        if not requests or self._trial(requests[:0], requests_version, broken) is not None:
-            return []
-        while at_most - passing > 1:
-            middle = (passing + at_most) // 2
-            failed = self._trial(requests[:middle], requests_version, broken)
-            if isinstance(failed, Broken):
-                return failed.causes
-            passing, at_most = (passing, middle) if failed else (middle, at_most)
-        return [(of_request(requests[at_most - 1]), failure)]
-
-    def _trial(self, requests: list[Request], requests_version: int, broken: dict[str, SetAside]) -> Exception | None:
-        """The error of a trial over these requests, or None."""
-        try:
-            self._rounds.attempt(requests, requests_version, broken, is_trial=True)
-        except Exception as failure:  # the error is the answer
-            if is_fault(failure):
-                raise
-            return failure
-        finally:
-            self._is_reload_due = True
-            self._reload_if_due()
-        return None
 
     def _set_aside(self, entry: SetAside, broken: dict[str, SetAside], cause: Exception | None = None) -> None:
         if entry.round_time is None:
@@ -161,10 +141,9 @@ class Recovery:
             exc_info=cause,
         )
 
-    def _reload_if_due(self) -> None:
-        if self._is_reload_due:
-            self._rounds.reload(self._leases)
-            self._is_reload_due = False
+    def _reload(self) -> None:
+        self._rounds.reload(self._leases)
+        self._is_reload_due = False
 
     def _wait(self, failure: Exception) -> None:
         if not self._failures:

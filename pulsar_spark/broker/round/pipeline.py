@@ -1,0 +1,187 @@
+"""A round: its steps in order, and what a crash between its writes leaves.
+
+| write, in order | a crash just before it leaves | a crash just after it leaves |
+|---|---|---|
+| requests to the brokers of other bundles | the round not begun | requests that are sent again; twice is harmless |
+| rows of ``ledgers`` | the same | positions that no round has used; the next start finds the same ones |
+| one commit of ``cursor_ledger`` | the same | the whole round |
+| letters, as Delta transactions with the round's number | the round; the next start writes them | the same; a \
+letter is not written twice |
+
+The delay index learns of new entries after the second write and of entries no longer needed after the third. It commits
+in the background and reads again what a crash lost. The query's streaming checkpoint is never read.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pulsar_spark.broker.applying.absorb import absorb
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.bundle.clock import Instant, is_set_back
+from pulsar_spark.broker.bundle.other_bundles import ask_others
+from pulsar_spark.broker.bundle.topic_state import TopicState
+from pulsar_spark.broker.chunks.chunk_walk import expire_incomplete, take_numbered
+from pulsar_spark.broker.committing.commit import (
+    RoundTables,
+    commit_ledgers,
+    commit_round,
+    is_worth_a_commit,
+    round_table,
+)
+from pulsar_spark.broker.committing.facts import topic_rows
+from pulsar_spark.broker.committing.round_rows import RoundRows
+from pulsar_spark.broker.committing.snapshots import is_snapshot_due
+from pulsar_spark.broker.cursors.members import Members
+from pulsar_spark.broker.delays.due_moves import mend_numbers
+from pulsar_spark.broker.gathering.gather import gather_work
+from pulsar_spark.broker.letters.projections import write_projections
+from pulsar_spark.broker.planning.work import Outcome, Work
+from pulsar_spark.broker.requests.drafts import RoundDraft, RoundResult
+from pulsar_spark.broker.requests.moves import Moves
+from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.broker.requests.requests import Intake
+from pulsar_spark.broker.requests.set_aside import set_aside
+from pulsar_spark.broker.round.isolation import isolated, of_cursor, plan_isolated
+from pulsar_spark.broker.upkeep.maintenance import maintain
+from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
+from pulsar_spark.table_specs import LEDGERS
+
+
+class RoundInputs(NamedTuple):
+    """What a round is about, beside the bundle.
+
+    * ``requests`` are executed in order, and ``later`` ones kept for a later round. With them all commits of requests
+      up to ``requests_version`` are consumed.
+    * ``broken`` are requests, topics and subscriptions to set aside.
+    * ``housekept`` are tables, what housekeeping did, and to how many files or commits.
+    """
+
+    now: Instant
+    requests: Sequence[Request]
+    later: Sequence[Request]
+    requests_version: int
+    broken: Mapping[str, SetAside]
+    housekept: Sequence[tuple[str, str, int]]
+
+
+class Numbered(NamedTuple):
+    """Topics whose logs moved, and their new rows of ``ledgers``."""
+
+    topics: list[TopicState]
+    ledgers: pa.Table
+
+
+def run_round(
+    bundle: Bundle, inputs: RoundInputs, plan: Callable[[Work], list[Outcome]], tables: RoundTables, limit: int
+) -> tuple[RoundResult, list[Request]]:
+    """Run a round, which is committed whole or not at all; returns its result, and requests for the next round.
+
+    *limit* is the broker's limit of unacknowledged messages, 0 for none. After an error the bundle in memory may be
+    ahead of its tables: read it again.
+    """
+    # 1. Number what was published, note chunks, and forget deleted topics.
+    draft = begin_round(bundle, inputs)
+    numbered = number_published(bundle, draft, inputs.requests)
+    # 2. Execute requests: consumers, policies and moved cursors change; what is said of entries is noted for the plan.
+    sent_on = execute_requests(bundle, draft, inputs)
+    # 3. Let time pass: remove clients whose lease ended, pass trimmed entries, check expiry and quotas, retry letters.
+    let_time_pass(bundle, draft, numbered.topics)
+    # 4. Gather entries that are acknowledged, given back or due, and candidates up to what permits allow.
+    work = gather_work(bundle, draft)
+    # 5. Plan: acknowledge, give back, find blocked consumers, offer, line up, deal, sum up.
+    outcomes = plan_isolated(plan, work) if work else []
+    # 6. Take the outcomes into memory.
+    rows = absorb(bundle, draft, work, outcomes, limit)
+    # 7. Write, in this order; see above for crashes.
+    ask_others(bundle.layout, sent_on)
+    consumed = max(bundle.requests_version, inputs.requests_version)
+    if not is_worth_a_commit(bundle, draft, rows, consumed):
+        bundle.requests_version = consumed
+        return RoundResult(False, refusals=tuple(draft.refusals)), []
+    is_snapshot = is_snapshot_due(bundle, draft.number)
+    table = round_table(
+        bundle,
+        draft,
+        rows,
+        requests_version=consumed,
+        broker_id=tables.broker_id,
+        is_snapshot=is_snapshot,
+        housekept=inputs.housekept,
+    )
+    commit_ledgers(tables, bundle, numbered.ledgers)
+    bundle.index_new(numbered.topics)
+    commit_round(tables, bundle, draft.number, table)
+    bundle.requests_version = bundle.requests_committed = consumed
+    # 8. After the commit: forget what no cursor needs, write letters.
+    forget_unneeded(bundle, draft, numbered.topics, is_snapshot=is_snapshot)
+    requests = write_projections(bundle, draft.number, bundle.now, rows.facts)
+    return result_of(draft, rows), requests
+
+
+def begin_round(bundle: Bundle, inputs: RoundInputs) -> RoundDraft:
+    """Set the time, and set aside what is broken."""
+    was_set_back, bundle.now = is_set_back(inputs.now, bundle.now), inputs.now
+    draft = RoundDraft(bundle.round + 1, *inputs.now, was_set_back)
+    draft.facts += bundle.outlived
+    set_aside(bundle, draft, inputs.broken)
+    return draft
+
+
+def number_published(bundle: Bundle, draft: RoundDraft, requests: Sequence[Request]) -> Numbered:
+    """Number what was published, and what clients may have published before their *requests*; wake cursors."""
+    mend_numbers(bundle, draft)
+    Members(bundle, draft).drop_topics(bundle.scan())
+    names = (request.topic for request in requests)
+    topics, ledger_rows = bundle.number_new(names, partial(bundle.delayed_after, draft.wall))
+    bundle.cursors.wake_due(bundle.now)
+    if draft.was_set_back:
+        bundle.cursors.wake_all()
+    for state in topics:
+        bundle.cursors.wake_for_entries(state.topic.topic_id)
+        for cursor in bundle.cursors_of(state.topic.topic_id) if state.has_chunks else ():
+            with isolated(of_cursor(cursor)):
+                bundle.attach_chunks(cursor)
+    take_numbered(bundle, draft)
+    return Numbered(topics, LEDGERS.rows(ledger_rows))
+
+
+def execute_requests(bundle: Bundle, draft: RoundDraft, inputs: RoundInputs) -> list[Request]:
+    """Execute requests or refuse them; returns those that another bundle's broker executes."""
+    intake = Intake(bundle, draft, inputs.broken)
+    intake.take_all(inputs.requests)
+    draft.facts += bundle.keep_waiting([*intake.put_off, *inputs.later])
+    return intake.sent_on
+
+
+def let_time_pass(bundle: Bundle, draft: RoundDraft, topics: list[TopicState]) -> None:
+    """Do what is due without a request; *topics* may have been trimmed."""
+    Members(bundle, draft).end_leases(bundle.hear(draft.now))
+    Moves(bundle, draft).pass_trimmed(topics)
+    maintain(bundle, draft)
+    expire_incomplete(bundle, draft)
+    bundle.waiting_letters.try_due(draft.now)
+    draft.facts += bundle.waiting_letters.facts()
+    for state in topics:
+        draft.facts += topic_rows(state) + bundle.stopped_rows(state)
+
+
+def forget_unneeded(bundle: Bundle, draft: RoundDraft, topics: list[TopicState], *, is_snapshot: bool) -> None:
+    """Forget what the committed round makes needless: promoted entries, chunks and runs that all cursors passed."""
+    bundle.drop_promoted()
+    bundle.forget_chunks(
+        {str(state.topic.name) for state in topics} | {changes.cursor.topic for changes in draft.cursors.values()}
+    )
+    if is_snapshot:
+        bundle.forget_runs()
+
+
+def result_of(draft: RoundDraft, rows: RoundRows) -> RoundResult:
+    """What the committed round did, in numbers."""
+    letters = sum(fact["last"] - fact["first"] + 1 for fact in rows.facts if fact["kind"] == "letter")
+    expired = sum(changes.expired for changes in draft.cursors.values())
+    return RoundResult(
+        True, rows.delivered, rows.acknowledged - expired, letters, expired, refusals=tuple(draft.refusals)
+    )
