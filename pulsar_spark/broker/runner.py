@@ -19,11 +19,7 @@ from pyspark.sql import SparkSession
 
 from pulsar_spark.broker.bundle.clock import steady_micros
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
-from pulsar_spark.broker.compaction.compaction_job import SparkCompaction
-from pulsar_spark.broker.compaction.compaction_upkeep import CompactionUpkeep
-from pulsar_spark.broker.delays.delay_build import SparkBuild
 from pulsar_spark.broker.delays.delay_index import DelayIndex
-from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.planning.planner import Planner, compile_after_seconds
 from pulsar_spark.broker.requests.drafts import RoundResult
 from pulsar_spark.broker.round.rounds import Rounds
@@ -32,7 +28,7 @@ from pulsar_spark.broker.service.lease_keeper import LeaseKeeper, new_broker_id,
 from pulsar_spark.broker.service.micro_batches import MAY_PASS, MicroBatches
 from pulsar_spark.broker.service.same_process import replace_former
 from pulsar_spark.broker.service.stream import Stream
-from pulsar_spark.broker.upkeep.housekeeping import Housekeeping
+from pulsar_spark.broker.upkeep.side_work import SideWork
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays.delays import MAX_NUM_BUCKETS
@@ -41,13 +37,21 @@ from pulsar_spark.storage.layout import DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.processes.lease import BundleLease
 from pulsar_spark.storage.processes.starting import QUERY, begin_starting, end_starting
 from pulsar_spark.storage.session import check_context
-from pulsar_spark.storage.spark.spark_root import can_read
 from pulsar_spark.storage.store.away import left_root
 from pulsar_spark.storage.topics.bundles import add_bundle, bundles_of
 from pulsar_spark.storage.topics.topics import prepare_root
 
 STOP_SECONDS = 60.0
 log = logging.getLogger(__name__)
+
+
+def _check(spark: SparkSession | None, most_unacked: int, most_buckets: int) -> None:
+    if spark is not None:
+        check_context(spark, "a broker")
+    if most_unacked < 0:
+        raise InvalidConfiguration(f"max_unacked_messages_per_broker {most_unacked!r}: give a number, 0 for no limit")
+    if most_buckets < 1:
+        raise InvalidConfiguration(f"delayed_delivery_max_num_buckets {most_buckets!r}: give a number from 1 on")
 
 
 def _layout(root: str | os.PathLike, bundle: str | None) -> Layout:
@@ -89,30 +93,19 @@ class Broker(Described):
         bundle: str | None = None,
         broker_id: str | None = None,
     ):
-        if spark is not None:
-            check_context(spark, "a broker")
-        if max_unacked_messages_per_broker < 0:
-            raise InvalidConfiguration(
-                f"max_unacked_messages_per_broker {max_unacked_messages_per_broker!r}: give a number, 0 for no limit"
-            )
-        if delayed_delivery_max_num_buckets < 1:
-            raise InvalidConfiguration(
-                f"delayed_delivery_max_num_buckets {delayed_delivery_max_num_buckets!r}: give a number from 1 on"
-            )
-        self.delayed_delivery_max_num_buckets = delayed_delivery_max_num_buckets
-        self._delays: DelayUpkeep | None = None
-        self._is_housekeeping, self._housekeeping = housekeeping, None
-        self._compaction: CompactionUpkeep | None = None
+        _check(spark, max_unacked_messages_per_broker, delayed_delivery_max_num_buckets)
+        self.delayed_delivery_max_num_buckets, self._keeps_house = delayed_delivery_max_num_buckets, housekeeping
         self.max_unacked_messages_per_broker = max_unacked_messages_per_broker
         self.spark, self.layout, self.now = spark, _layout(root, bundle), now
         self.broker_id = broker_id or new_broker_id()
+        self._side_work = SideWork(self.layout, spark, self.broker_id)
         self.failure: BaseException | None = None
         self._stopping, self._closing = threading.Event(), threading.Lock()
         waits = Waits(self.broker_id)
         self._lease_keeper = LeaseKeeper(self.layout, self.broker_id, self._stopping, waits, self._fail)
         self._while_standing_by: Callable[[], None] = lambda: None
         self.is_handed_over = False
-        """Did it let go of its bundle because that is split, or was?"""
+        """Was the bundle given up for a split?"""
         self._planner = Planner(spark, self.layout.local_folder() / "inputs" / self.broker_id)
         self._disk = Backoff(self._stopping, waits, "its root cannot be read and written")
         self._batches = MicroBatches(
@@ -131,8 +124,7 @@ class Broker(Described):
             spark,
             self.layout.checkpoint() / self.broker_id,
             self.broker_id,
-            self._batches.look,
-            self._batches.run,
+            self._batches,
             self._stopping,
             waits,
             self._fail,
@@ -200,8 +192,9 @@ class Broker(Described):
                 if self._patiently(self._take_over) and self._patiently(self._stream.start):
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
                     self._planner.compile_soon(compile_after_seconds())
-                    self._keep_house()
-                    self._compact()
+                    if self._keeps_house:
+                        self._side_work.keep_house(self.rounds.note_housekeeping)
+                    self._side_work.compact()
                     end_starting(self.layout)
                     log.info("broker %s serves %s", self.broker_id, self.layout.root)
                     return True
@@ -223,21 +216,6 @@ class Broker(Described):
             begin_starting(self.layout, QUERY)
         else:
             end_starting(self.layout)
-
-    def _keep_house(self) -> None:
-        if self._is_housekeeping:
-            self._housekeeping = Housekeeping(self.layout, self.broker_id, self.rounds.note_housekeeping)
-            self._housekeeping.start()
-
-    def _compact(self) -> None:
-        job = SparkCompaction(self.spark) if self._reads_by_spark else None
-        self._compaction = CompactionUpkeep(self.layout, job, job.cancel if job else lambda: None)
-        self._compaction.start()
-
-    @property
-    def _reads_by_spark(self) -> bool:
-        """Can the session read the root? If not, only large compactions are left out."""
-        return self.spark is not None and can_read(self.spark, self.layout.root)
 
     @property
     def rounds(self) -> Rounds:
@@ -273,9 +251,7 @@ class Broker(Described):
             self._batches.wait(STOP_SECONDS)
             self._stream.stop()
             self._planner.end()
-            for background in (self._delays, self._housekeeping, self._compaction):
-                if background is not None:
-                    background.close()
+            self._side_work.close()
             self._lease_keeper.end()
             self._batches.end()
             left_root(self.layout)
@@ -317,6 +293,4 @@ class Broker(Described):
         rounds.take_over()
         add_bundle(self.layout, rounds.bundle.served)
         self._batches.rounds = rounds
-        build = SparkBuild(self.spark, index.table, index.places) if self._reads_by_spark else None
-        self._delays = DelayUpkeep(index, build, self.delayed_delivery_max_num_buckets)
-        self._delays.start()
+        self._side_work.index_delays(index, self.delayed_delivery_max_num_buckets)

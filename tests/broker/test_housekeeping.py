@@ -117,9 +117,9 @@ def test_clients_go_on_while_the_broker_keeps_house_and_it_says_what_it_did(tmp_
 
 def test_a_broker_keeps_house_unless_it_is_told_not_to(tmp_path):
     with PlainBroker(tmp_path / "root") as broker:
-        assert broker._housekeeping is None
+        assert broker._side_work.housekeeping is None
     with PlainBroker(tmp_path / "root", housekeeping=True) as broker:
-        eventually(broker._housekeeping.is_ours)
+        eventually(broker._side_work.housekeeping.is_ours)
     for function in (Broker, run_broker):
         assert inspect.signature(function).parameters["housekeeping"].default is True
 

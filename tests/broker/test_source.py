@@ -109,7 +109,7 @@ def test_a_broker_for_now_answers_first_what_waits_for_the_delay_index(tmp_path,
         with broker.paused():
             broker._batches.end_or_wait()
         assert not broker.is_stopping
-        broker._delays.work()
+        broker._side_work.delays.work()
         eventually(lambda: broker.is_stopping)
     assert [reply.text for reply in engine.committed()["replies"]] == ["1"]
 

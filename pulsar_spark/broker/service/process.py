@@ -33,18 +33,8 @@ def run_broker(
     *spark* is the session, by default a new one; *on_round* gets each committed result and its seconds. For other
     arguments see :class:`Broker`.
     """
-    # Imported here because it looks for Java, which a caller with a session has.
-    from pulsar_spark.storage.session import spark_session
-
     announce_start(root)
-    try:
-        with _no_signal_for_spark() if spark is None else contextlib.nullcontext():
-            session = spark or spark_session("pulsar-spark broker", for_rounds=True, root=root)
-    except BaseException:
-        end_starting(Layout(root))
-        raise
-    if spark is None:
-        _leave_streams_to_us(session)
+    session = _start_session(root) if spark is None else spark
 
     def make(bundle: str, broker_id: str | None = None) -> Broker:
         return Broker(
@@ -59,7 +49,7 @@ def run_broker(
             broker_id=broker_id,
         )
 
-    def of_what_there_is() -> "Broker | Shared":
+    def broker_of_root() -> "Broker | Shared":
         folders = bundles_of(Layout(root)).folders
         if len(folders) > 1:
             return Shared(root, make, available_now=available_now)
@@ -67,21 +57,42 @@ def run_broker(
         alone.hand_over_when_asked()
         return alone
 
-    broker, is_told = of_what_there_is(), False
+    try:
+        _serve_until_signalled(broker_of_root)
+    finally:
+        end_starting(Layout(root))
+
+
+def _start_session(root: str | os.PathLike) -> SparkSession:
+    # Imported here because it looks for Java, which a caller with a session has.
+    from pulsar_spark.storage.session import spark_session
+
+    try:
+        with _no_signal_for_spark():
+            session = spark_session("pulsar-spark broker", for_rounds=True, root=root)
+    except BaseException:
+        end_starting(Layout(root))
+        raise
+    _leave_streams_to_us(session)
+    return session
+
+
+def _serve_until_signalled(make: Callable[[], Broker | Shared]) -> None:
+    """Serve by the broker that *make* returns, and after each split by another, until SIGTERM or SIGINT."""
+    broker, is_stopping = make(), False
 
     def stop(*_: object) -> None:
-        nonlocal is_told
-        is_told = True
+        nonlocal is_stopping
+        is_stopping = True
         broker.stop()
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         while _serve(broker):
-            broker = of_what_there_is()
-            if is_told:  # the signal may have reached only the previous broker
+            broker = make()
+            if is_stopping:  # the signal may have reached only the previous broker
                 broker.stop()
     finally:
-        end_starting(Layout(root))
         for number, handler in previous.items():
             signal.signal(number, handler)
 

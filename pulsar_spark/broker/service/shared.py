@@ -16,20 +16,16 @@ from collections.abc import Callable
 
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.service.lease_keeper import new_broker_id
+from pulsar_spark.broker.service.running_brokers import SIGN_SECONDS, RunningBrokers
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.topics.bundles import share
-from pulsar_spark.storage.layout import BUNDLES, Layout
-from pulsar_spark.storage.processes.lease import LEASE_SECONDS, BundleLease, Holder
-from pulsar_spark.storage.processes.lease_file import LeaseFile
-from pulsar_spark.storage.store.away import check_there
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.processes.lease import LEASE_SECONDS, BundleLease
 from pulsar_spark.storage.store.faults import is_fault_of_disk
-from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
 
 LOOK_SECONDS, AGAIN_SECONDS = 0.5, 60.0
 """Least time between two looks at the leases, and how long a failed bundle is left alone."""
-SIGN_SECONDS = LEASE_SECONDS / 4
-"""Time between two signs of life."""
 FILES_A_SECOND, FILES_A_SECOND_OF_A_STORE = 200, 4
 """Lease files that a process may read per second. With hundreds of leases, looks are rarer, but signs of life are never
 late."""
@@ -49,12 +45,11 @@ class Shared:
         self._done: dict[str, Broker] = {}
         """Those that came to their end, of bundles that may have something to do again."""
         self._leases: dict[str, BundleLease] = {}
-        self._signs: dict[AnyPath, LeaseFile] = {}
         self._again_at: dict[str, float] = {}
         self._idle_since: float | None = None
-        self._folder = self.layout.root / BUNDLES / "brokers"
+        self._running = RunningBrokers(self.layout, self.broker_id)
         self._stopping = threading.Event()
-        self._next_sign, self._is_bearing, self._files = 0.0, False, 0
+        self._cannot_look, self._files = False, 0
         self._thread = threading.Thread(target=self._run, name="shared-bundles", daemon=True)
 
     def __enter__(self) -> "Shared":
@@ -67,8 +62,7 @@ class Shared:
             raise self.failure
 
     def start(self) -> bool:
-        check_there(self._folder)
-        self.layout.store.make_folder(self._folder)
+        self._running.begin()
         self._thread.start()
         return True
 
@@ -103,8 +97,7 @@ class Shared:
                 broker.stop()
             for folder in list(self.brokers):
                 self._release(folder)
-            self._sign().change(lambda said: {"broker_id": self.broker_id, "is_held": False})
-            self._remove(self._path(self.broker_id))
+            self._running.end()
 
     def _look_patiently(self) -> None:
         try:
@@ -112,21 +105,19 @@ class Shared:
         except OSError as fault:
             if not is_fault_of_disk(fault):
                 raise
-            if not self._is_bearing:
+            if not self._cannot_look:
                 log.warning(
                     "broker %s cannot read at present which brokers serve which bundles: %s", self.broker_id, fault
                 )
-            self._is_bearing = True
+            self._cannot_look = True
         else:
-            self._is_bearing = False
+            self._cannot_look = False
 
     def look(self) -> None:
         """Read the leases, and take or give up bundles by the rule."""
-        if time.monotonic() >= self._next_sign:
-            self._sign().change(lambda said: {"broker_id": self.broker_id, "is_held": True})
-            self._next_sign = time.monotonic() + SIGN_SECONDS
+        self._running.give_sign()
         self._drop_ended()
-        served: dict[str, list[str]] = {broker: [] for broker in self._there()}
+        served: dict[str, list[str]] = {broker: [] for broker in self._running.look()}
         free, is_beside_others, now = [], False, time.monotonic()
         for layout in layouts_of(self.layout):
             holder = self._lease(layout).holder()
@@ -138,7 +129,7 @@ class Shared:
                     served[holder.broker_id].append(layout.bundle)
             elif now >= self._again_at.get(layout.bundle, 0.0) and not self._is_done(layout.bundle):
                 free.append(layout.bundle)
-        self._files = len(self._signs) + len(self._leases)
+        self._files = len(self._running) + len(self._leases)
         decided = share(self.broker_id, served, len(free))
         for folder in decided.give_up:
             log.info("broker %s gives bundle %s to another broker", self.broker_id, self._slice(folder))
@@ -208,30 +199,5 @@ class Shared:
                 self.failure = self.failure or failed
                 self._stopping.set()
 
-    def _there(self) -> set[str]:
-        """The ids of running brokers; deletes files of others."""
-        found, names = {self.broker_id}, self.layout.store.names(self._folder)
-        known, self._signs = self._signs, {}
-        for path in (self._folder / name for name in names if name.endswith(".json")):
-            sign = self._signs[path] = known.get(path) or LeaseFile(path, Holder, lambda: LEASE_SECONDS)
-            said = sign.read()
-            if sign.is_held(said):
-                found.add(said.broker_id)
-            elif said is not None and said.broker_id != self.broker_id:
-                self._remove(path)
-        return found
-
-    @staticmethod
-    def _remove(sign: AnyPath) -> None:
-        sign.unlink(missing_ok=True)
-        sign.with_suffix(".lock").unlink(missing_ok=True)
-
     def _lease(self, layout: Layout) -> BundleLease:
         return self._leases.setdefault(layout.bundle, BundleLease(layout, self.broker_id))
-
-    def _sign(self) -> LeaseFile:
-        path = self._path(self.broker_id)
-        return self._signs.setdefault(path, LeaseFile(path, Holder, lambda: LEASE_SECONDS))
-
-    def _path(self, broker_id: str) -> AnyPath:
-        return self._folder / f"{broker_id}.json"

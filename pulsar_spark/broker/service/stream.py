@@ -16,7 +16,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pulsar_spark.broker.round.isolation import is_spark_gone
 from pulsar_spark.broker.service.backoff import Backoff, Waits
-from pulsar_spark.broker.service.source import Feed, News, register_source
+from pulsar_spark.broker.service.micro_batches import MicroBatches
+from pulsar_spark.broker.service.source import Feed, register_source
 from pulsar_spark.errors import UnknownError
 
 LOOK_SECONDS = 0.3
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Stream:
-    """Runs one query at a time until *stopping*: it calls *look* for work, and *run_batch* if there is some.
+    """Runs one query at a time until *stopping*: it looks for work in *batches*, and runs one if there is some.
 
     *fail* gets the error if Spark ended; *starts_again* gets True when a query is replaced, False once the new one
     runs.
@@ -43,15 +44,14 @@ class Stream:
         spark: SparkSession,
         checkpoints: Path,
         broker_id: str,
-        look: Callable[[], News | None],
-        run_batch: Callable[[DataFrame, int], None],
+        batches: MicroBatches,
         stopping: threading.Event,
         waits: Waits,
         fail: Callable[[Exception], None],
         starts_again: Callable[[bool], None] = lambda is_so: None,
     ):
-        self._spark, self._checkpoints, self._broker_id, self._look = spark, checkpoints, broker_id, look
-        self._run, self._stopping, self._waits, self._fail = run_batch, stopping, waits, fail
+        self._spark, self._checkpoints, self._broker_id, self._micro = spark, checkpoints, broker_id, batches
+        self._stopping, self._waits, self._fail = stopping, waits, fail
         self._starts_again = starts_again
         self._batches = 0
         self._changing = threading.Lock()
@@ -66,7 +66,7 @@ class Stream:
                 return
             if self._feed is None:
                 self._format = register_source(self._spark)
-                self._feed = Feed(self._look, self._stopping)
+                self._feed = Feed(self._micro.look, self._stopping)
             checkpoint = self._checkpoints / f"{self._broker_id}-{uuid.uuid4().hex[:8]}"
             moved = self._spark.readStream.format(self._format).option("path", self._feed.path).load()
             self._query = (
@@ -81,7 +81,7 @@ class Stream:
 
     def _run_batch(self, moved: DataFrame, batch_id: int) -> None:
         self._batches += 1
-        self._run(moved, batch_id)
+        self._micro.run(moved, batch_id)
 
     def stop(self) -> None:
         """End the query; none follows once the broker is stopping."""
