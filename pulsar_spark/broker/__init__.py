@@ -1,19 +1,35 @@
 """The steps of a round (read requests, gather rows, run the plan, take its result into memory, commit), and the
 streaming query that runs rounds until the broker stops.
 
-**Who decides what.** Pure rules of ``protocol`` decide control facts, which are few, on the driver. The table has one
-row per rule: its number in ``semantics`` ("ours" where Pulsar has no such rule), the one place that applies it, and the
-pure rule that this place calls.
+**Who decides what.** The plan (``transforms``) alone decides facts about entries. One step decides each, and the driver
+stores the result and computes none of it again.
 
-The plan (``transforms``) alone decides facts about entries: acknowledged (3.11, 3.12, 3.16), given back (4.15, 4.16,
-4.21), dead (4.26, 4.27), due (5.1-5.4), offered first (2.18, 4.7), to which consumer (2.15-2.17), and which consumer is
-blocked (4.4, 4.5). The driver stores the result and computes none of it again. Four facts are exceptions:
+| entry fact | semantics | decided in |
+|---|---|---|
+| which entries are acknowledged | 3.11, 3.12, 3.16 | acknowledge.fold_requests |
+| which entries come back, and when | 2.12, 2.19, 4.15, 4.16, 4.21 | redelivery.give_back |
+| which entries are dead | 4.26, 4.27 | redelivery.give_back |
+| which consumers and subscriptions are blocked | 4.4, 4.5 | blocked.find_blocked |
+| which entries are due | 5.1-5.4 | offer.offer_candidates |
+| which entries are offered first | 2.18, 4.7 | offer.offer_candidates |
+| how many entries each consumer's turn takes | 2.16, 2.17, 4.6 | turns.line_up |
+| to which consumer each entry goes | 2.15 | deal.deal_out |
+| how many permits are left | 2.16 | account.take_account |
 
-* What is left of a batch depends on the order of requests: ``acknowledgements`` asks ``ack_set`` (3.20).
-* Mark-delete moves over ranges that are not part of the round's plan, so the cursor's state in memory moves it (3.17).
-* A request for redelivery unblocks its consumer even if no entry comes back, so ``gather`` names the consumer (4.4).
-* ``keyed_pages`` and ``keyed_lanes`` find returned entries before the plan does, because a return frees the entry's
-  hash (2.41). They must agree with the plan (``tests/differential/test_who_comes_back.py``).
+What the plan is told of entries depends on more than the round's rows, so one place says each:
+
+| input | semantics | said in |
+|---|---|---|
+| what is left of a batch, after all requests in order | 3.20 | acknowledgements.Acknowledgements.kept_ack_set |
+| who asks again, and is unblocked even if no entry comes back | 4.4 | gather._Gathering._add_turns |
+
+Mark-delete is the last position before the first entry that is not acknowledged (3.17); a cursor's state in memory
+finds it. ``keyed_pages`` and ``keyed_lanes`` find returned entries before the plan does, because a return frees the
+entry's hash (2.41). They must agree with the plan (``tests/differential/test_who_comes_back.py``).
+
+Pure rules of ``protocol`` decide control facts, which are few, on the driver. The table has one row per rule: its
+number in ``semantics`` ("ours" where Pulsar has no such rule), the one place that applies it, and the pure rule that
+this place calls.
 
 | control fact | semantics | decided in | by the rule |
 |---|---|---|---|

@@ -104,8 +104,7 @@ class Broker(Described):
         waits = Waits(self.broker_id)
         self._lease_keeper = LeaseKeeper(self.layout, self.broker_id, self._stopping, waits, self._fail)
         self._while_standing_by: Callable[[], None] = lambda: None
-        self.is_handed_over = False
-        """Was the bundle given up for a split?"""
+        self.is_handed_over = False  # to another process, for a split
         self._planner = Planner(spark, self.layout.local_folder() / "inputs" / self.broker_id)
         self._disk = Backoff(self._stopping, waits, "its root cannot be read and written")
         self._batches = MicroBatches(

@@ -1,4 +1,5 @@
-"""Each control rule is pure, and one place asks it: the table in the docstring of ``pulsar_spark.broker``."""
+"""Each control rule is pure and one place asks it, and each entry fact is of one step of the plan: the tables in the
+docstring of ``pulsar_spark.broker``."""
 
 import ast
 import importlib
@@ -6,14 +7,17 @@ import inspect
 import re
 from collections import defaultdict
 from functools import reduce
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import pulsar_spark.broker
+from pulsar_spark.transforms import round as round_
 
 PACKAGE = Path(pulsar_spark.broker.__file__).parents[1]
+NUMBER = r"\d+\.\d+(-\d+\.\d+)?"
 WHOLE_MODULES = ("draining", "expiry", "failover", "key_shared", "membership", "shared", "unacked_limit")
 """Modules of ``protocol`` that hold nothing but control rules: what broker or plan ask of them is in the table."""
 
@@ -29,11 +33,26 @@ class Rule(NamedTuple):
         return module_of("broker", self.place)
 
 
+class EntryFact(NamedTuple):
+    fact: str
+    semantics: str
+    place: str
+
+
+def table(header: str) -> list[list[str]]:
+    """The rows of the table whose first column has this header."""
+    lines = pulsar_spark.broker.__doc__.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith(f"| {header} |"))
+    rows = takewhile(lambda line: line.startswith("|"), lines[first + 2 :])
+    return [re.split(r" *\| *", line)[1:-1] for line in rows]
+
+
 def rules() -> list[Rule]:
-    rows = [
-        re.split(r" *\| *", line)[1:-1] for line in pulsar_spark.broker.__doc__.splitlines() if line.startswith("|")
-    ]
-    return [Rule(*row) for row in rows[2:]]
+    return [Rule(*row) for row in table("control fact")]
+
+
+def entry_facts() -> list[EntryFact]:
+    return [EntryFact(*row) for row in table("entry fact")]
 
 
 def importers() -> dict[str, set[str]]:
@@ -66,7 +85,7 @@ def test_a_rule_is_pure_and_asked_in_one_place(rule):
     assert re.search(rf"\b{name}\(", inspect.getsource(at("broker", rule.place))), f"{rule.place} does not ask {name}"
     assert ">>> " in inspect.getsource(at("protocol", rule.pure_rule)), "a pure rule shows itself in an example"
     assert importers()[rule.pure_rule] == {rule.module}
-    assert all(re.fullmatch(r"\d+\.\d+(-\d+\.\d+)?|ours", number) for number in rule.semantics.split(", "))
+    assert all(re.fullmatch(rf"{NUMBER}|ours", number) for number in rule.semantics.split(", "))
 
 
 def test_every_control_rule_that_is_asked_stands_in_the_table():
@@ -76,3 +95,29 @@ def test_every_control_rule_that_is_asked_stands_in_the_table():
         name for name in importers() if name.split(".")[0] in WHOLE_MODULES and inspect.isroutine(at("protocol", name))
     }
     assert asked <= set(said), "say in the docstring of pulsar_spark.broker who decides it"
+
+
+def test_every_step_of_the_plan_decides_something_and_nothing_else_does():
+    """A row names a step that the whole plan is wired from; the other steps only shape what these decide."""
+    decided = {each.place for each in entry_facts()}
+    wired = {name for name in steps() if f"{name.split('.')[1]}(" in inspect.getsource(round_.plan_round)}
+    assert decided <= wired and wired - decided == {"account.count_given"}
+
+
+@pytest.mark.parametrize(
+    "each", [*entry_facts(), *(EntryFact(*row) for row in table("input"))], ids=lambda each: each.fact
+)
+def test_an_entry_fact_has_one_place_and_its_numbers(each):
+    assert callable(at("transforms" if each in entry_facts() else "broker", each.place))
+    assert all(re.fullmatch(NUMBER, number) for number in each.semantics.split(", "))
+
+
+def steps() -> set[str]:
+    """What the plan's wiring imports from the steps, as module and name."""
+    tree = ast.parse(inspect.getsource(round_))
+    return {
+        f"{node.module.rpartition('.')[2]}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pulsar_spark.transforms.")
+        for alias in node.names
+    }

@@ -8,6 +8,7 @@ from operator import itemgetter
 
 import pyarrow as pa
 
+from pulsar_spark.broker.bundle.aside import Aside
 from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.bundle.topics import Topics
@@ -26,7 +27,6 @@ from pulsar_spark.protocol.policies.policies import TOPIC_STOPPED, policy_number
 from pulsar_spark.protocol.subscriptions.membership import lease_end
 from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
-from pulsar_spark.storage.cursor_ledger.set_aside import SUBSCRIPTION, TOPIC, SetAside
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.needed_runs import stored_runs
 from pulsar_spark.table_specs import LEDGERS
@@ -52,7 +52,7 @@ class Bundle(Topics):
         self.ledgers_version = 0
         self.now = Instant(0, 0)
         """The moment of the latest round."""
-        self.set_aside: dict[str, SetAside] = {}
+        self.set_aside = Aside()
         self.waiting_requests: list[Request] = []
         """What waits for the delay index (see requests)."""
         self.has_lost_topics = False
@@ -152,7 +152,7 @@ class Bundle(Topics):
         """Topics and their promotions, without topics that are set aside."""
         for promotion in self.promotions.values():
             state = self.topics.get(promotion.topic)
-            if state is not None and self.topic_aside(promotion.topic, promotion.topic_id) is None:
+            if state is not None and self.set_aside.topic(promotion.topic, promotion.topic_id) is None:
                 yield state, promotion
 
     def delayed_after(self, wall: int, topic_id: str, partition: int) -> int:
@@ -195,30 +195,9 @@ class Bundle(Topics):
         for promotion in self.promotions.values():
             promotion.drop_from_index()
 
-    # Set aside
-
-    def topic_aside(self, topic: str, topic_id: str) -> SetAside | None:
-        """The entry of a topic that is set aside."""
-        if not self.set_aside:
-            return None
-        return self._aside(SetAside(TOPIC, "", "", topic=topic, topic_id=topic_id))
-
-    def cursor_aside(self, cursor: Cursor) -> SetAside | None:
-        """The entry of a subscription that is set aside."""
-        if not self.set_aside:
-            return None
-        return self._aside(SetAside(SUBSCRIPTION, "", "", topic=cursor.topic, **cursor.key._asdict()))
-
     def is_set_aside(self, cursor: Cursor) -> bool:
         """Is the cursor, or its topic, set aside?"""
-        return (
-            bool(self.set_aside)
-            and (self.cursor_aside(cursor) or self.topic_aside(cursor.topic, cursor.key.topic_id)) is not None
-        )
-
-    def _aside(self, wanted: SetAside) -> SetAside | None:
-        entry = self.set_aside.get(wanted.id)
-        return entry if entry is not None and entry.topic_id == wanted.topic_id else None
+        return self.set_aside.has(cursor)
 
     # Leases
 

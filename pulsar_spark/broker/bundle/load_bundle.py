@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from operator import itemgetter
 
+from pulsar_spark.broker.bundle.aside import Aside
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.bundle.topic_state import TopicState
@@ -60,7 +61,7 @@ def load_bundle(
         bundle.now = Instant(to_micros(latest.round_row["due_time"]), wall)
         bundle.requests_committed = bundle.requests_version
     bundle.scan()
-    bundle.set_aside = dict(latest.set_aside)
+    bundle.set_aside = Aside(latest.set_aside)
     _keep_unreadable(bundle, latest)
     for (owner, name), value in latest.policies.items():
         if latest.owners.get(owner) in (None, bundle.topic_id(owner)):

@@ -215,7 +215,7 @@ class Members(RequestHandler):
         self.draft.facts += [removed_consumer_row(cursor, *removed) for removed in (draft.removed if draft else [])]
         self.draft.facts.append(removed_cursor_row(cursor))
         del self.bundle.cursors[cursor.key]
-        if entry := self.bundle.cursor_aside(cursor):
+        if entry := self.bundle.set_aside.cursor(cursor):
             self.forget(entry)
 
     def end_leases(self, gone: Collection[str] = ()) -> None:

@@ -28,7 +28,7 @@ class RequestHandler:
         if not request.topic or request.partition is None:
             raise TopicNotFound(f"request {request.kind!r} has no topic and partition")
         state = self.bundle.topic(request.topic)
-        self._check_served(self.bundle.topic_aside(request.topic, state.topic.topic_id), request)
+        self._check_served(self.bundle.set_aside.topic(request.topic, state.topic.topic_id), request)
         if not state.has_partition(request.partition):
             raise TopicNotFound(f"topic {request.topic!r} has no partition {request.partition}")
         return state
@@ -45,7 +45,7 @@ class RequestHandler:
             there = self.topic_of(request).topic.topic_id, request.partition
             known = {key.subscription for key in self.bundle.cursors if key[:2] == there}
             raise no_subscription(request.topic, str(request.subscription), known)
-        self._check_served(self.bundle.cursor_aside(cursor), request)
+        self._check_served(self.bundle.set_aside.cursor(cursor), request)
         return cursor
 
     def _check_served(self, entry: SetAside | None, request: Request) -> None:

@@ -45,7 +45,7 @@ def maintain(bundle: Bundle, draft: RoundDraft) -> None:
     """Check due topics, and set ``bundle.maintenance_due``; None for never."""
     due = []
     for state in _topics_to_check(bundle):
-        if bundle.topic_aside(str(state.topic.name), state.topic.topic_id) is None:
+        if bundle.set_aside.topic(str(state.topic.name), state.topic.topic_id) is None:
             with isolated(of_topic(state)):
                 due.append(_check_in_time(bundle, draft, state))
     for name, is_exceeded in _exceeded(bundle).items():
