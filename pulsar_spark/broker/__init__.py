@@ -16,7 +16,7 @@ stores the result and computes none of it again.
 | to which consumer each entry goes | 2.15 | deal.deal_out |
 | how many permits are left | 2.16 | account.take_account |
 
-What the plan is told of entries depends on more than the round's rows, so one place says each:
+Two inputs of the plan depend on more than the round's rows; one place makes each:
 
 | input | semantics | said in |
 |---|---|---|

@@ -55,6 +55,10 @@ def entry_facts() -> list[EntryFact]:
     return [EntryFact(*row) for row in table("entry fact")]
 
 
+def inputs() -> list[EntryFact]:
+    return [EntryFact(*row) for row in table("input")]
+
+
 def importers() -> dict[str, set[str]]:
     """The modules of ``broker`` and ``transforms`` that import each name of ``protocol``, other than for its type."""
     found = defaultdict(set)
@@ -104,9 +108,7 @@ def test_every_step_of_the_plan_decides_something_and_nothing_else_does():
     assert decided <= wired and wired - decided == {"account.count_given"}
 
 
-@pytest.mark.parametrize(
-    "each", [*entry_facts(), *(EntryFact(*row) for row in table("input"))], ids=lambda each: each.fact
-)
+@pytest.mark.parametrize("each", [*entry_facts(), *inputs()], ids=lambda each: each.fact)
 def test_an_entry_fact_has_one_place_and_its_numbers(each):
     assert callable(at("transforms" if each in entry_facts() else "broker", each.place))
     assert all(re.fullmatch(NUMBER, number) for number in each.semantics.split(", "))
