@@ -215,7 +215,8 @@ class _Mode:
 
 def _of(spark: SparkSession) -> dict[str, str]:
     """Settings that a sibling session does not inherit."""
-    return {name: spark.conf.get(name) for name in ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")}
+    names = ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")
+    return {name: spark.conf.get(name) or "" for name in names}
 
 
 def _acknowledged_one_by_one() -> pa.Table:

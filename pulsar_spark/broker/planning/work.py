@@ -27,8 +27,8 @@ class Rows:
     def extend(self, kind: str, cursor: int, rows: Sequence[tuple]) -> None:
         """Add rows of one kind, with its columns in order; those missing at the end are null."""
         self._cursors[kind] += [cursor] * len(rows)
-        given = [*zip(*rows)]
-        for column, values in zip_longest(self._columns[kind], given, fillvalue=(None,) * len(rows)):
+        missing: list = [None] * len(rows)
+        for column, values in zip_longest(self._columns[kind], zip(*rows), fillvalue=missing):
             column += values
 
     def table(self) -> pa.Table:

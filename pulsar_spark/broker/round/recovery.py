@@ -87,14 +87,16 @@ class Recovery:
             requests = [
                 request for request in requests if request.requests_version is None or request.requests_version > done
             ]
-            unreadable = [entry for entry in unreadable if entry.requests_version > done]
+            unreadable = [entry for entry in unreadable if (entry.requests_version or 0) > done]
         for entry in unreadable:
             self._set_aside(entry, broken)
-        most, cause = None, None  # all at once, until that fails
+        most: int | None = None  # all at once, until that fails
+        cause: Exception = Broken([])
         while True:
             self._leases, before = dict(rounds.bundle.leases), rounds.bundle.round
             waiting = [*rounds.bundle.waiting_requests, *requests]
-            most = len(waiting) if most is None else most
+            if most is None:
+                most = len(waiting)
             try:
                 result = rounds.attempt(waiting[:most], waiting[most:], requests_version, broken)
             except ON_PURPOSE:
