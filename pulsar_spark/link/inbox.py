@@ -84,7 +84,6 @@ class Subscriber(Protocol):
         """Entries were delivered in a round that had read ``requests`` up to this version.
 
         The row has ``lane_hashes`` for a lane, ``positions`` (an array by due time) for the due lane, or None for both.
-        ``dealt`` returns all rows that the round dealt on the cursor by lane.
         """
 
     def on_failure(self, error: PulsarSparkError) -> None:
@@ -216,13 +215,7 @@ class Inbox:
             if subscriber := self._subscriber(row):
                 positions = unpacked(row["positions"]) if row["lane"] == DUE_LANE else None
                 subscriber.on_delivery(
-                    row
-                    | {
-                        "lane_hashes": lanes.get(_page(row)),
-                        "positions": positions,
-                        "dealt": partial(_dealt, rows, row),
-                    },
-                    requests_version,
+                    row | {"lane_hashes": lanes.get(_page(row)), "positions": positions}, requests_version
                 )
 
     def _comes_later(self, delivery: dict) -> bool:
@@ -242,16 +235,6 @@ def _lanes_of(rows: pa.Table, deliveries: list[dict]) -> dict[tuple, LaneHashes]
     places = enumerate(zip(*(pages.column(name).to_pylist() for name in KEYS["page"])))
     found = [at for at, place in places if place in wanted]
     return {_page(row): lane_hashes(row) for row in pages.take(found).to_pylist()}
-
-
-def _dealt(rows: pa.Table, delivery: dict) -> list[dict]:
-    is_its = pc.and_(pc.equal(rows.column("kind"), "range"), pc.equal(rows.column("status"), PENDING))
-    for name in KEYS["cursor"]:
-        is_its = pc.and_(is_its, pc.equal(rows.column(name), pa.scalar(delivery[name], rows.schema.field(name).type)))
-    is_its = pc.and_(is_its, pc.equal(rows.column("delivery_round"), rows.column("round")))
-    found = rows.filter(is_its).to_pylist()
-    lanes = _lanes_of(rows, found)
-    return [row | {"lane_hashes": lanes[_page(row)]} for row in found if _page(row) in lanes]
 
 
 def _page(row: dict) -> tuple:

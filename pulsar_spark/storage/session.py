@@ -177,11 +177,6 @@ def check_context(spark: SparkSession, what: str) -> None:
         )
 
 
-def runs_here(spark: SparkSession) -> bool:
-    """Do tasks run in this process's JVM, and see this machine's files?"""
-    return has_context(spark) and re.fullmatch(r"local(\[.*\])?", spark.sparkContext.master) is not None
-
-
 def quoted(name: str) -> str:
     """A name as Spark's SQL quotes it, whatever it contains."""
     return "`" + name.replace("`", "``") + "`"

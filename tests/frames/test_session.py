@@ -177,26 +177,11 @@ def test_who_starts_spark_himself_gives_the_session(monkeypatch, name):
     assert session.spark_session() is given
 
 
-@pytest.mark.parametrize(
-    ("master", "here"),
-    [
-        ("local", True),
-        ("local[2]", True),
-        ("local[*, 4]", True),
-        ("local-cluster[2,1,1024]", False),
-        ("yarn", False),
-        ("spark://local:7077", False),
-    ],
-)
-def test_tasks_run_in_the_drivers_process_on_a_local_master_only(master, here):
-    assert session.runs_here(SimpleNamespace(_sc=object(), sparkContext=SimpleNamespace(master=master))) is here
-
-
 def test_a_session_of_spark_connect_serves_no_broker(tmp_path):
     """It has no context; that it cannot is said before anything is made."""
     with pytest.raises(InvalidConfiguration, match="a broker does not run through Spark Connect"):
         Broker(SimpleNamespace(), tmp_path / "root")
-    assert not session.has_context(SimpleNamespace()) and not session.runs_here(SimpleNamespace())
+    assert not session.has_context(SimpleNamespace())
     assert not (tmp_path / "root").exists()
 
 

@@ -26,8 +26,6 @@ OF_THIS_MACHINE = {
     "demo/reminders",
     "demo/run",
     "documentation",
-    "frames/deliveries/split_folder",
-    "frames/deliveries/split_reads",
     "storage/store/padded",
     "storage/session",
     "storage/spark/session_jars",

@@ -9,12 +9,9 @@ import time
 import uuid
 from collections.abc import Callable
 
-from pyspark.sql import SparkSession
-
 from pulsar_spark.errors import ServiceUnitNotReady, Timeout
 from pulsar_spark.frames.consuming.membership import Failed, Lost, Membership, SubscribeOptions
 from pulsar_spark.frames.consuming.running import Seat
-from pulsar_spark.frames.deliveries import split_reads
 from pulsar_spark.frames.deliveries.delivery import Delivery
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.storage.layout import Layout
@@ -36,7 +33,6 @@ class BrokerConnection:
 
     def __init__(
         self,
-        spark: SparkSession,
         layout: Layout,
         topic: Topic,
         partitions: list[int],
@@ -50,7 +46,7 @@ class BrokerConnection:
         moved: Callable[[], None],
         follows: bool,
     ):
-        self._spark, self.layout, self.topic, self.ledgers = spark, layout, topic, ledgers
+        self.layout, self.topic, self.ledgers = layout, topic, ledgers
         self.options, self._partitions = options, partitions
         self._max_messages, self._timeout, self._stopping = max_messages, timeout, stopping
         self._notify, self._moved = notify, moved
@@ -104,7 +100,6 @@ class BrokerConnection:
 
     def _join_here(self) -> None:
         self.membership = Membership(self.channel, self.topic, self._partitions, self.options, self._notify)
-        split_reads.enter(self.membership.consumer_id, self._spark)
         self.membership.join(self._timeout, self._share(self._partitions))
 
     def _share(self, partitions: list[int]) -> int:

@@ -14,7 +14,6 @@ from pulsar_spark.frames.deliveries.delivery import Answer, Delivery, answer
 from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange, exact
 from pulsar_spark.frames.deliveries.lane_frames import MOST_LANES, by_lane, read_lane
 from pulsar_spark.frames.deliveries.published_files import read_published
-from pulsar_spark.frames.deliveries.split_reads import read_split
 from pulsar_spark.frames.deliveries.unreadable import (
     NOTHING,
     Unreadable,
@@ -28,7 +27,6 @@ from pulsar_spark.frames.deliveries.unreadable import (
 from pulsar_spark.frames.reading.chunk_payloads import Parts
 from pulsar_spark.frames.reading.payloads import Decoding, plain_or_refused
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
-from pulsar_spark.protocol.keys.lanes import LaneHashes
 from pulsar_spark.storage.entries.key_hashes import unhashed_keys
 from pulsar_spark.storage.entries.slices import Piece, PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
@@ -181,27 +179,14 @@ class Caller:
         lanes = by_lane([range_ for range_ in delivery.ranges if isinstance(range_, LaneRange)])
         if len(lanes) > MOST_LANES:
             delivery, lanes = self.exact(delivery), {}
-        found = self._by_lane(delivery, lanes, columns)
+        found = [
+            read_lane(self._spark, self._topic, self.ledgers, *of_lane, columns, self._with_payload)
+            for of_lane in lanes.items()
+        ]
         positions = [range_ for range_ in delivery.ranges if not isinstance(range_, LaneRange)]
         if positions or not found:
             found.append(self._at(positions, columns))
         return reduce(DataFrame.unionByName, found)
-
-    def _by_lane(
-        self, delivery: Delivery, lanes: dict[LaneHashes, list[LaneRange]], columns: Sequence[str] | None
-    ) -> list[DataFrame]:
-        """The messages of lane ranges, read together with other consumers' if possible."""
-        if not lanes:
-            return []
-        ranges = [range_ for of_lane in lanes.values() for range_ in of_lane]
-        whose = delivery.subscription, delivery.consumer_id
-        split = read_split(self._spark, self._topic, self.ledgers, *whose, ranges, columns, self._with_payload)
-        if split is not None:
-            return [split]
-        return [
-            read_lane(self._spark, self._topic, self.ledgers, *of_lane, columns, self._with_payload)
-            for of_lane in lanes.items()
-        ]
 
     def _hashed(self, messages: DataFrame, pieces: Sequence[Piece], columns: Sequence[str] | None) -> DataFrame:
         """*messages* of *pieces* with the hash in every row, if requested."""

@@ -27,7 +27,6 @@ from pulsar_spark.frames.consuming.key_order import KeyOrder
 from pulsar_spark.frames.consuming.membership import Failed, Lost, Membership, SubscribeOptions
 from pulsar_spark.frames.consuming.progress import Progress, as_sentence, fields
 from pulsar_spark.frames.consuming.rewinding import Rewinding
-from pulsar_spark.frames.deliveries import split_reads
 from pulsar_spark.frames.deliveries.delivery import Acknowledged, Answer, Delivery, messages_by_partition, without
 from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange, exact
 from pulsar_spark.frames.deliveries.remaining import Remaining, remaining
@@ -88,7 +87,6 @@ class Consuming:
         self._backlog = Backlog(layout, topic, partitions, options.subscription, ledgers) if available_now else None
         self._key_order = KeyOrder(topic, ledgers, is_final=available_now) if options.is_key_shared else None
         self._connection = BrokerConnection(  # last: it watches the root until disconnect
-            spark,
             layout,
             topic,
             partitions,
@@ -260,7 +258,6 @@ class Consuming:
             called = self._caller.call(delivery, self._options.letters, self._connection.membership.row, found.parts)
         finally:
             self._connection.hurry(1)
-        split_reads.release_up_to(delivery.consumer_id, delivery.round)
         reply, letters, error, unreadable = called
         if error is None:
             self._backoff.succeeded()

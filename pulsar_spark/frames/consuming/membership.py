@@ -6,14 +6,12 @@ some round, on which an exactly-once sink relies.
 
 import uuid
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from pulsar_spark.client.arguments import check_type_or_none
 from pulsar_spark.client.model.policies import ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.frames.consuming.letters import FrameLetters
-from pulsar_spark.frames.deliveries import split_reads
 from pulsar_spark.frames.deliveries.delivery import Answer, Delivery
 from pulsar_spark.frames.deliveries.lane_deliveries import DueRange, LaneRange
 from pulsar_spark.link.channel import Channel
@@ -175,8 +173,6 @@ class Membership:
             self._channel.detach(self.consumer_id, str(self._topic.name), partition)
         if self._channel.is_alive():
             self._channel.submit([self.row("close", partition) for partition in partitions], is_urgent=True)
-        if partitions is self._partitions:
-            split_reads.leave(self.consumer_id)
 
     def row(self, kind: str, partition: int, **columns) -> dict:
         """A request of this consumer on one partition."""
@@ -226,11 +222,6 @@ class Membership:
         arriving.ranges.append(range_)
         arriving.chunked.extend(chunked)
 
-    def arrived_by_lane(self, round_number: int, partition: int, dealt: split_reads.Dealt) -> None:
-        """Note that a round delivered by lane on a partition; *dealt* gives what it dealt."""
-        key = self._topic.topic_id, self._options.subscription, round_number
-        split_reads.note_delivery(key, partition, self.consumer_id, dealt)
-
     def _notify_arrived(self) -> None:
         arriving, self._arriving = self._arriving, {}
         for (round_number, requests_version), found in sorted(arriving.items(), key=lambda each: each[0]):
@@ -276,9 +267,6 @@ class _PartitionMembership:
         range_ = _position_range(self._partition, row)
         if row["lane_hashes"] is not None:
             range_ = LaneRange(range_, row["lane_hashes"], row["entries"], row["round"])
-            self._membership.arrived_by_lane(
-                row["round"], self._partition, partial(_dealt_by_lane, self._partition, row["dealt"])
-            )
         elif row["positions"] is not None:
             range_ = DueRange(range_, row["positions"])
         chunked = [(self._partition, first, last) for first, last in unpacked_pairs(row["chunks"])]
@@ -293,13 +281,3 @@ def _position_range(partition: int, row: dict) -> PositionRange:
     return PositionRange(
         partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1
     )
-
-
-def _dealt_by_lane(partition: int, dealt: Callable[[], list[dict]]) -> list[tuple[str, LaneRange]]:
-    return [
-        (
-            row["consumer_id"],
-            LaneRange(_position_range(partition, row), row["lane_hashes"], row["entries"], row["round"]),
-        )
-        for row in dealt()
-    ]
