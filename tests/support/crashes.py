@@ -24,7 +24,7 @@ def crash_at(engine: SparkEngine, table: str, when: str) -> Iterator[None]:
         yield
         return
     owner, name = (
-        (LetterTable, "append_once") if table == "letters" else (getattr(engine.rounds, table), "append_fenced")
+        (LetterTable, "append_once") if table == "letters" else (getattr(engine.rounds.tables, table), "append_fenced")
     )
     append = getattr(owner, name)
 
