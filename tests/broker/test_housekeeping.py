@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker.committing import snapshots
-from pulsar_spark.broker.round.rounds import REQUESTS_UNSAID
+from pulsar_spark.broker.committing.commit import REQUESTS_UNSAID
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.service.process import run_broker
 from pulsar_spark.broker.upkeep import housekeeping
@@ -275,7 +275,7 @@ def test_it_rests_and_ends_in_the_middle_when_it_is_told(engine, monkeypatch):
     keeper.start()
     eventually(lambda: steps)
     keeper.close()
-    assert not keeper._background.is_alive and steps == [engine.layout.broker_table("requests")]
+    assert not keeper._background._thread.is_alive() and steps == [engine.layout.broker_table("requests")]
 
 
 def test_it_rests_the_shorter_the_more_waits(engine, monkeypatch):
