@@ -59,7 +59,7 @@ class Doctor:
         if found is None:
             return None
         since = datetime.datetime.fromtimestamp(found.since_ms / 1000, datetime.UTC).isoformat(timespec="milliseconds")
-        return {"what": found.what, "since": since, "pid": found.pid, "host": found.host, "text": found.told()}
+        return {"what": found.what, "since": since, "pid": found.pid, "host": found.host, "text": str(found)}
 
     def doctor(self) -> list[dict]:
         """Check the root for damage: one row per finding, none if the root is sound. Changes nothing, and may run

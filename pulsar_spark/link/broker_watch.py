@@ -77,9 +77,7 @@ class BrokerWatch:
         nothing = "nothing is delivered or answered until"
         if coming is not None:
             if not was_coming:
-                self._logger.warning(
-                    "no broker serves root %r yet: %s; %s it does", str(self._root), coming.told(), nothing
-                )
+                self._logger.warning("no broker serves root %r yet: %s; %s it does", str(self._root), coming, nothing)
         elif before is not None:
             self._logger.warning(
                 "the broker %s of root %r is gone: %s a broker is back; requests wait; start one with "

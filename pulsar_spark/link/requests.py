@@ -69,5 +69,5 @@ def _what_to_do(root: AnyPath) -> str:
     with suppress(OSError):  # only a hint
         coming = starting(Layout(root))
     if coming is not None:
-        return f"{coming.told()}: try again when it serves"
+        return f"{coming}: try again when it serves"
     return f"start one with 'pulsar-spark broker --root {root}'"

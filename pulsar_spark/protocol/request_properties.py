@@ -38,6 +38,6 @@ def number_in(
     value = properties.get(name)
     if value is None and default is not None:
         return default
-    if not re.fullmatch("-?[0-9]{1,18}", value or "") or not least <= int(value) <= most:
+    if value is None or not re.fullmatch("-?[0-9]{1,18}", value) or not least <= int(value) <= most:
         raise InvalidConfiguration(f"{of}: {name} {shown(value)} is not a whole number from {least} to {most}")
     return int(value)

@@ -16,7 +16,7 @@ from pulsar_spark.errors import InvalidTopicName, InvalidUrl
 from pulsar_spark.protocol.topics.topic_name import DEFAULT_NAMESPACE, TopicName
 from pulsar_spark.storage.processes.this_machine import own_folder
 from pulsar_spark.storage.store.root import log, parse_root
-from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of, store_of
 from pulsar_spark.storage.store.store_kinds import without_password
 
 BUNDLES = "_bundles"
@@ -62,7 +62,7 @@ def _too_long(name: str, encoded: str, most: int) -> InvalidTopicName:
     )
 
 
-def beside(table: str | os.PathLike, suffix: str) -> AnyPath:
+def beside(table: StrPath, suffix: str) -> AnyPath:
     """The path of a table's file beside it, under a name that no topic has; a digest replaces a table's name that is
     too long.
     """
@@ -107,7 +107,7 @@ def parse_service_url(url: str, logger: logging.Logger | None = None) -> str:
 class Layout:
     """Places of one root, wherever it lies (see store)."""
 
-    def __init__(self, root: str | os.PathLike, bundle: str = DEFAULT_BUNDLE):
+    def __init__(self, root: StrPath, bundle: str = DEFAULT_BUNDLE):
         self.root = parse_root(root)
         self.store = store_of(self.root)
         self.bundle = bundle

@@ -32,7 +32,7 @@ from pulsar_spark.storage.spark.hadoop_stores import store_settings
 from pulsar_spark.storage.spark.java_process import quiet_start
 from pulsar_spark.storage.spark.session_jars import delta_artifact, jar_settings
 from pulsar_spark.storage.store.root import on_databricks, parse_root
-from pulsar_spark.storage.store.store import store_of
+from pulsar_spark.storage.store.store import StrPath, store_of
 
 JAVA_VERSIONS = (17, 21)
 DEFAULT_MASTER = "local[2]"
@@ -75,7 +75,7 @@ def spark_session(
     master: str | None = None,
     settings: dict[str, str] | None = None,
     for_rounds: bool = False,
-    root: str | os.PathLike | None = None,
+    root: StrPath | None = None,
 ) -> SparkSession:
     """The active session if it has Delta, else a new one.
 
@@ -130,7 +130,7 @@ def check_delta(spark: SparkSession) -> None:
     """:class:`InvalidConfiguration`, with the settings to give, unless the session can read and write Delta tables."""
     if on_databricks():
         return
-    has_extension = _EXTENSION in spark.conf.get("spark.sql.extensions", "").split(",")
+    has_extension = _EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "").split(",")
     has_catalog = spark.conf.get("spark.sql.catalog.spark_catalog", "") == _CATALOG
     if not (has_extension and has_catalog):
         raise InvalidConfiguration(
@@ -144,7 +144,7 @@ def side_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSessi
     """A session of the same application with *settings* of its own."""
     session = spark.newSession()
     catalog = "spark.sql.catalog.spark_catalog"
-    for name, value in {**settings, catalog: spark.conf.get(catalog)}.items():
+    for name, value in {**settings, catalog: spark.conf.get(catalog, _CATALOG) or _CATALOG}.items():
         session.conf.set(name, value)
     return session
 
@@ -215,9 +215,8 @@ def _adapted(active: SparkSession, settings: dict[str, str], for_rounds: bool) -
         )
     spark = active
     if for_rounds:
-        spark = active.newSession()
-        spark.conf.set("spark.sql.catalog.spark_catalog", active.conf.get("spark.sql.catalog.spark_catalog", _CATALOG))
-        settings = {**_round_settings(active.conf.get("spark.master", "")), **settings}
+        spark = side_session(active, {})
+        settings = {**_round_settings(active.conf.get("spark.master", "") or ""), **settings}
     for name, value in settings.items():
         if spark.conf.isModifiable(name):
             spark.conf.set(name, value)
@@ -248,8 +247,8 @@ def _find_java() -> None:
 
 def _java_version(java: Path) -> int | None:
     try:
-        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False)
+        done = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False)
     except OSError:
         return None
-    found = re.search(r'version "(\d+)', said.stderr + said.stdout)
-    return int(found[1]) if found and said.returncode == 0 else None
+    found = re.search(r'version "(\d+)', done.stderr + done.stdout)
+    return int(found[1]) if found and done.returncode == 0 else None

@@ -9,8 +9,6 @@ of any frame (:func:`reassemble_chunks`, :func:`whole_messages`). In Spark the l
 largest message.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -81,7 +79,8 @@ def collect_groups(chunks: DataFrame) -> DataFrame:
 def group_chunks(chunks: DataFrame) -> DataFrame:
     """One row per complete message: ``partition``, ``producer_name``, ``uuid``, ``first`` and ``last`` position, and
     ``parts``, the positions of all its chunks in order. *chunks* are as for :func:`collect_groups`."""
-    messages = arrow_udf(messages_of, from_arrow_type(_MESSAGES))("rows").alias("messages")
+    udf = arrow_udf(messages_of, from_arrow_type(_MESSAGES))  # type: ignore[call-overload]  # PySpark's stub lacks it
+    messages = udf("rows").alias("messages")
     found = collect_groups(chunks).select(*_GROUP, messages)
     return found.select(*_GROUP, F.explode("messages").alias("message")).select(*_GROUP, "message.*")
 
@@ -106,14 +105,14 @@ def messages_of(groups: pa.Array) -> pa.Array:
     by_message = np.lexsort((taken, last, of_row[taken]))
     taken, last = taken[by_message], last[by_message]
     begins = np.flatnonzero(np.diff(last, prepend=-1))
-    parts = pa.ListArray.from_arrays(_offsets([*begins, len(taken)]), pa.array(position[taken], pa.int64()))
+    parts = pa.ListArray.from_arrays(_offsets(np.append(begins, len(taken))), pa.array(position[taken], pa.int64()))
     found = [pa.array(position[at], pa.int64()) for at in (taken[begins], last[begins])]
     messages = pa.StructArray.from_arrays([*found, parts], fields=list(_MESSAGES.value_type))
     bounds = np.searchsorted(of_row[taken[begins]], np.arange(len(groups) + 1))
     return pa.ListArray.from_arrays(_offsets(bounds), messages)
 
 
-def _offsets(bounds: Sequence[int]) -> pa.Array:
+def _offsets(bounds: np.ndarray) -> pa.Array:
     return pa.array(bounds, pa.int32())
 
 

@@ -178,7 +178,7 @@ def test_on_a_full_disk_what_is_to_go_goes(engine):
     done = Counter()
     with faults(first=1, count=1000), pytest.raises(OSError, match="No space left"):
         for step in steps:
-            done[step.what] += step.count
+            done[step.what] += step.number
     assert done == {"log_shortened": log - 1, "files_removed": 8} and len([*path.glob("*.parquet")]) == there - 8
 
 

@@ -176,8 +176,8 @@ MUTANTS = (
         "commit-behind-checkpoint-skipped",
         "deduplication ignores the first commit after a checkpoint",
         "storage/topics/sequence_ids.py",
-        "for commit in self._log.commits_with(PREFIX.encode(), version, latest):",
-        "for commit in self._log.commits_with(PREFIX.encode(), version + 1, latest):",
+        "for commit in self._commits(version, latest):",
+        "for commit in self._commits(version + 1, latest):",
         "tests/storage/test_sequence_ids.py::test_they_outlive_a_log_that_is_shortened",
     ),
     Mutant(

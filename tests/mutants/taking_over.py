@@ -71,8 +71,8 @@ MUTANTS = (
         "lease-of-another-ended",
         "a broker that stops ends its successor's lease",
         "storage/processes/lease.py",
-        "if not self._held(current) or self._is_others(current):",
-        "if not self._held(current):",
+        "if current is None or not self._file.is_alive(current) or self._is_others(current):",
+        "if current is None or not self._file.is_alive(current):",
         "tests/broker/test_lease.py::test_a_lease_has_one_holder_until_it_lets_go",
     ),
     Mutant(
@@ -103,8 +103,8 @@ MUTANTS = (
         "fenced-producer-goes-on",
         "a fenced producer continues once the exclusive producer has left",
         "storage/topics/exclusive.py",
-        "if is_others and (self._is_mine or self._file.is_held(claim)):",
-        "if is_others and self._file.is_held(claim):",
+        "if is_others and (self._is_mine or self._file.is_alive(claim)):",
+        "if is_others and self._file.is_alive(claim):",
         "tests/storage/test_claims.py::test_it_stays_fenced_when_the_other_has_left",
     ),
     Mutant(

@@ -29,7 +29,7 @@ class Conf(dict):
 def conf():
     found = Conf(type="INT96")
     yield found
-    assert found["type"] == "INT96" and not staging._held and not staging._waiting
+    assert found["type"] == "INT96" and not staging._in_use and not staging._waiting
 
 
 def test_settings_stay_until_the_last_writer_is_done(conf):
@@ -117,4 +117,4 @@ def test_nobody_waits_for_a_writer_whom_the_session_failed(conf, when):
     assert entered.wait(60)
     other.join()
     conf.update(type="INT96")
-    staging._held.pop(conf, None)
+    staging._in_use.pop(conf, None)

@@ -29,7 +29,7 @@ from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delta import checkpoints
 from pulsar_spark.storage.delta.checkpoints import make_checkpoint
 from pulsar_spark.storage.delta.definitions import create_table
-from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.log import TableLog, commits_left
 from pulsar_spark.storage.delta.scan import dataset_of, open_table
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
@@ -104,7 +104,7 @@ def keep_all(
                 now=lambda: time.time() + 2,
             )
             for step in steps:
-                done[step.what] += step.count
+                done[step.what] += step.number
     return done
 
 
@@ -376,7 +376,7 @@ def test_files_go_with_the_commits_that_took_them_out(tmp_path, is_back):
     )
     done = Counter()
     for step in steps:
-        done[step.what] += step.count
+        done[step.what] += step.number
     left = {file.name for file in (tmp_path / "t").glob("*.parquet")}
     there = {Path(uri).name for uri in open_table(tmp_path / "t").file_uris()}
     assert left - there <= {"part-of-a-commit-under-way.parquet"} and len(there) == (4 if is_back else 1)
@@ -559,7 +559,9 @@ def test_a_log_is_known_to_be_shortened_or_broken(tmp_path):
     assert (log.earliest(), log.latest(0), log.life()) == (6, 7, life)
     assert [log.is_shortened(known) for known in (-1, 0, 3, 4, 5, 6, 7)] == [True] * 4 + [False] * 3
     assert [log.has_news(known) for known in (3, 5, 6, 7)] == [True, True, True, False]
-    assert [commit.version for commit in log.commits(5)] == [commit.version for commit in log.commits_left(0)] == [6, 7]
+    assert (
+        [commit.version for commit in log.commits(5)] == [commit.version for commit in commits_left(log, 0)] == [6, 7]
+    )
     for behind in (-1, 0, 3):
         with pytest.raises(LogShortened, match=f"commits {behind + 1} to 5 are no longer in the log"):
             list(log.commits(behind))
@@ -699,7 +701,7 @@ def test_what_a_table_s_properties_promise_counts_too(tmp_path, interval, days):
         AppendTable(tmp_path / "t").append(REQUESTS.rows([dict(request_id=str(number))]))
     make_checkpoint(tmp_path / "t")
     steps = partial(keep_house, tmp_path / "t", lambda: Needs(99), history_seconds=0, time_travel_seconds=0)
-    assert not any(step.count for step in steps(now=lambda: time.time() + days * 86_400 - 60))
+    assert not any(step.number for step in steps(now=lambda: time.time() + days * 86_400 - 60))
     assert any(step.what == "log_shortened" for step in steps(now=lambda: time.time() + days * 86_400 + 60))
 
 

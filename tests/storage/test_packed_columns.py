@@ -3,22 +3,25 @@
 import random
 import tracemalloc
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.delays.instants import from_micros, to_micros
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delta.actions import AddedFile, Commit
 from pulsar_spark.storage.ledgers import partition_ledgers, publish_ids
 from pulsar_spark.storage.ledgers.ledger_rows import ledger_rows, note_rows
 from pulsar_spark.storage.ledgers.ledgers import by_partition, runs_of
-from pulsar_spark.storage.ledgers.packed_columns import Flags, Instants, Optional, Texts
+from pulsar_spark.storage.ledgers.packed_columns import Flags, Optional, Texts
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.ledgers.publish_ids import PublishIds
 from pulsar_spark.table_specs import LEDGERS
 
+INSTANTS = partial(Optional, to_micros, from_micros)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -28,7 +31,10 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         (Texts, ["", "partition=1/a", "ü" * 40, "", "z"]),
         (Flags, [True, False, True]),
         (Optional, [None, 0, -(2**63), 2**63 - 1, None]),
-        (Instants, [None, NOON, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]),
+        (
+            partial(Optional, to_micros, from_micros),
+            [None, NOON, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)],
+        ),
     ],
 )
 def test_what_was_appended_is_found(made, values):

@@ -196,5 +196,5 @@ def test_the_log_begins_nowhere_earlier_whoever_asks(engine):
         DeltaTable(str(path), version=begins - 1)
     assert [entry["version"] for entry in DeltaTable(str(path)).history()] == [begins + 1, begins]
     assert FILES > N and [
-        step.count for step in keep_house(path, lambda: Needs(99), history_seconds=0, time_travel_seconds=60)
+        step.number for step in keep_house(path, lambda: Needs(99), history_seconds=0, time_travel_seconds=60)
     ] == [0]

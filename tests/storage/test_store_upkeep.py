@@ -60,7 +60,7 @@ def keep(layout: Layout) -> Counter:
                 kept.path, kept.needs, history_seconds=-10, time_travel_seconds=0, now=lambda: time.time() + 10
             )
             for step in steps:
-                done[step.what] += step.count
+                done[step.what] += step.number
     return done
 
 

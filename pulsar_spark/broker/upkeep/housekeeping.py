@@ -130,8 +130,8 @@ class Housekeeping:
             step: Done | None = next(steps, None)
             if step is None:
                 return True
-            if step.count:
-                done[step.what] += step.count
+            if step.number:
+                done[step.what] += step.number
             self._background.stopping.wait(rest * (time.monotonic() - started))
         return False
 

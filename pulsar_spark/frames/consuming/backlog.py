@@ -17,7 +17,7 @@ from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRo
 from pulsar_spark.storage.cursor_ledger.lane_ranges import exact_ranges
 from pulsar_spark.storage.delay_index.scheduled import WAITS, DueEntries, due_entries
 from pulsar_spark.storage.delta.commits import now_micros
-from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.log import TableLog, last_append
 from pulsar_spark.storage.delta.python_rows import uncollected
 from pulsar_spark.storage.entries.key_hashes import hashes_of
 from pulsar_spark.storage.entries.slices import PositionRange
@@ -41,7 +41,7 @@ class Backlog:
         self._state = LatestRows()
         """What was read of rounds: the next look reads those behind, not all since the last snapshot."""
         self._ends: dict[int, int] | None = None
-        self._version = TableLog(topic.path).last_append()  # a broker has numbered whatever is no longer in the log
+        self._version = last_append(TableLog(topic.path))  # a broker has numbered whatever is no longer in the log
         self._began = now_micros()
 
     def follow(self, layout: Layout, ledgers: LedgerIndex) -> None:

@@ -59,7 +59,7 @@ class Range(NamedTuple):
         """The number of unacknowledged messages in all its entries."""
         if self.status == ACKNOWLEDGED:
             return 0
-        return self.size * (self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set))
+        return self.size * (ack_sets.count(self.ack_set) if self.ack_set is not None else self.batch_size or 0)
 
 
 def initial_read_position(initial_position: str, *, first: int, end: int) -> int:

@@ -15,7 +15,7 @@ def packed(positions: np.ndarray) -> bytes:
     >>> packed(np.array([300, 301, 302, 9])), unpacked(packed(np.array([300, 301, 302, 9]))).tolist()
     (b'\\xd8\\x04\\x02\\x02\\xc9\\x04', [300, 301, 302, 9])
     """
-    differences = np.diff(np.asarray(positions, np.int64), prepend=0)
+    differences = np.diff(np.asarray(positions, np.int64), prepend=0).astype(np.int64, copy=False)
     values = ((differences << 1) ^ (differences >> 63)).view(np.uint64)
     lengths = np.ones(len(values), np.int64)
     longest = int(values.max()).bit_length() // 7 + 1 if len(values) else 0

@@ -72,8 +72,8 @@ def evictions(groups: Iterable[Group], *, most: int, begin: int) -> list[Evictio
     >>> evictions([Group(0, 3), Group(1, 2), Group(4, 9)], most=1, begin=0)
     [Eviction(position=1, evicted=Group(first=0, end=3))]
     """
-    found, waiting, by_end, gone = [], deque(), [], set()
-    count = 0
+    found, count = list[Eviction](), 0
+    waiting, by_end, gone = deque[Group](), list[tuple[int, int]](), set[tuple[int, int]]()
     for group in groups:
         while by_end and by_end[0][0] <= group.first:
             ended = heappop(by_end)

@@ -193,9 +193,9 @@ def buckets_to_merge(entries: Sequence[int], first_times: Sequence[int | None]) 
     """
     for width in range(WIDEST_MERGE, 1, -1):
         windows = [
-            (sum(entries[first : first + width]), min(first_times[first : first + width]), first)
+            (sum(entries[first : first + width]), min(times), first)
             for first in range(len(entries) - width + 1)
-            if None not in first_times[first : first + width]
+            if len(times := [time for time in first_times[first : first + width] if time is not None]) == width
         ]
         if windows:
             first = min(windows)[-1]

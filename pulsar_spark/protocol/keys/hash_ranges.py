@@ -159,7 +159,7 @@ class Owners:
 
     def number(self, consumer_id: str | None) -> int:
         """The number of a consumer; :data:`NOBODY` if it owns nothing."""
-        return self._numbers.get(consumer_id, NOBODY)
+        return NOBODY if consumer_id is None else self._numbers.get(consumer_id, NOBODY)
 
     def of(self, hashes: np.ndarray) -> np.ndarray:
         """The number of each hash's owner."""

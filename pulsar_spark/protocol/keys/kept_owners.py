@@ -72,7 +72,7 @@ def kept_selector(rules: KeySharedRules, kept: Sequence[KeptMember]) -> Selector
         return _kept_ring(empty, kept)
     if isinstance(empty, ConsistentHashing):
         return ConsistentHashing(members, empty.points)
-    return Sticky(members, empty.is_exact)
+    return Sticky(members, is_exact=not rules.is_classic)
 
 
 def _kept_ring(empty: ConsistentHashing4, kept: Sequence[KeptMember]) -> ConsistentHashing4:

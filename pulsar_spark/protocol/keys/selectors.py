@@ -35,7 +35,8 @@ class Member(NamedTuple):
 class Selector(Protocol):
     """The interface of selectors."""
 
-    axis: Axis
+    @property
+    def axis(self) -> Axis: ...
 
     def joined(self, member: Member) -> Self:
         """Add the consumer; :class:`ConsumerAssignError`, with nothing changed, if it cannot get ranges."""

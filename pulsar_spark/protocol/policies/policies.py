@@ -285,7 +285,7 @@ def _deduplication_since(policies: Mapping[tuple[str, str], str], owners: Sequen
     own = int(policies.get((owners[0], DEDUPLICATION_SINCE), 0))
     if set_by == owners[0]:
         return own
-    others = _deduplication_since(policies, owners[1:])
+    others = _deduplication_since(policies, owners[1:]) or 0
     return own if policies.get((owners[0], DEDUPLICATION_GOES_ON)) == str(others) else max(own, others)
 
 

@@ -6,6 +6,7 @@ There, record names count only inside unions, and an enumeration may lack symbol
 
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "string", "bytes"))
 PROMOTIONS = {
@@ -84,7 +85,7 @@ def parse_definition(text: str) -> AvroType:
         raise InvalidDefinition(f"the definition is not one of Avro: {type(wrong).__name__}: {wrong}") from wrong
 
 
-def _parsed(node: object, namespace: str, known: dict[str, AvroType]) -> AvroType:
+def _parsed(node: Any, namespace: str, known: dict[str, AvroType]) -> AvroType:
     if isinstance(node, list):
         return AvroType("union", branches=[_parsed(each, namespace, known) for each in node])
     if isinstance(node, str):
@@ -176,9 +177,9 @@ _Seen = dict[tuple[int, int], str | None]
 def _unreadable(writer: AvroType, reader: AvroType, seen: _Seen) -> str | None:
     if writer.kind == "union":
         if reader.kind == "union" and _is_equivalent(writer, reader, set()):
-            pairs = zip(writer.branches, reader.branches)
+            pairs = [*zip(writer.branches, reader.branches)]
         else:
-            pairs = ((branch, reader) for branch in writer.branches)
+            pairs = [(branch, reader) for branch in writer.branches]
         return next((why for pair in pairs if (why := _unreadable(*pair, seen))), None)
     if reader.kind == "union":
         match = _matching_branch(writer, reader, seen)

@@ -89,7 +89,7 @@ def lease_ms_of(text: str | None) -> int:
     >>> lease_ms_of("5000"), lease_ms_of(None), lease_ms_of("9" * 18) == MOST_LEASE_MS
     (5000, 30000, True)
     """
-    return min(int(text), MOST_LEASE_MS) if re.fullmatch("[0-9]{1,18}", text or "") else DEFAULT_LEASE_MS
+    return min(int(text), MOST_LEASE_MS) if text and re.fullmatch("[0-9]{1,18}", text) else DEFAULT_LEASE_MS
 
 
 def lease_end(now: int, lease_ms: int) -> int:

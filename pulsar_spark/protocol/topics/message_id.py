@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import total_ordering
 from operator import index
+from typing import Any
 
 from pulsar_spark.errors import InvalidMessageId
 
@@ -243,7 +244,9 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _place_of(fields: dict[int, int | bytes], data: bytes) -> MessageId:
     """The id in these fields of *data*, without a first chunk."""
-    place = {name: fields[number] for number, name in _ID_FIELDS.items() if isinstance(fields.get(number), int)}
+    place: dict[str, Any] = {
+        name: fields[number] for number, name in _ID_FIELDS.items() if isinstance(fields.get(number), int)
+    }
     if not {"ledger_id", "entry_id"} <= place.keys():
         raise InvalidMessageId(
             f"message id {data!r} lacks its ledger or entry: give what MessageId.serialize() returned"

@@ -117,20 +117,20 @@ def parse_topic_name(name: str) -> TopicName:
         raise InvalidTopicName(
             f"topic {shown(name)} is not a text: give a name such as 'persistent://public/default/orders'"
         )
-    scheme, found, rest = name.partition("://")
-    if found and scheme != SCHEME:
+    scheme, has_scheme, rest = name.partition("://")
+    if has_scheme and scheme != SCHEME:
         raise InvalidTopicName(f"topic {shown(name)}: only persistent:// topics exist here, a topic is a table")
-    parts = (rest if found else name).split("/")
-    if not found and len(parts) == 1:
+    parts = (rest if has_scheme else name).split("/")
+    if not has_scheme and len(parts) == 1:
         parts = [*DEFAULT_NAMESPACE, *parts]
     if len(parts) != 3:
         raise InvalidTopicName(
             f"topic {shown(name)} is neither 'topic' nor 'tenant/namespace/topic' nor "
             "'persistent://tenant/namespace/topic': remove further '/' and a cluster"
         )
-    found = TopicName(check_name("tenant", parts[0]), check_name("namespace", parts[1]), parts[2])
-    _check_local_name(found.partitioned_topic.local_name)  # the longest name can have partitions too
-    return found
+    topic = TopicName(check_name("tenant", parts[0]), check_name("namespace", parts[1]), parts[2])
+    _check_local_name(topic.partitioned_topic.local_name)  # the longest name can have partitions too
+    return topic
 
 
 def parse_namespace(name: str) -> tuple[str, str]:

@@ -173,7 +173,7 @@ class ChunkGroups:
 
     def _unread(self) -> Iterator[list[Run]]:
         """The unread runs that may have chunks, in batches."""
-        begin, together, entries = max(self.end, self._first), [], 0
+        begin, together, entries = max(self.end, self._first), list[Run](), 0
         for run in self._ledgers.chunk_runs(self.end):
             for first in range(max(run.first_position, begin), run.last_position + 1, MOST_READ):
                 part = run.part(first, first + MOST_READ - 1)
@@ -192,7 +192,8 @@ class ChunkGroups:
         is_known &= at < len(self._keys)
         before = np.where(is_known, np.append(self._of_key, -1)[at], -1)
         known = before[is_known]
-        state = Open(*(np.zeros(len(found.keys), np.int64) for _ in range(2)), np.full(len(found.keys), -1))
+        count = len(found.keys)
+        state = Open(np.zeros(count, np.int64), np.zeros(count, np.int64), np.full(count, -1))
         state.next_chunks[is_known] = self._attempts["next"][known]
         state.num_chunks[is_known] = self._attempts["of"][known]
         verdicts, openers, left = judged(found.groups, found.chunk_ids, found.num_chunks, state)

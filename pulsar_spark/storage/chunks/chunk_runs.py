@@ -2,10 +2,12 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.needed_runs import runs_with_chunks
+from pulsar_spark.storage.ledgers.partition_ledgers import spans_by_run
 
 
 class ChunkRuns:
@@ -26,27 +28,16 @@ class ChunkRuns:
 
     def chunk_runs(self, first: int) -> Iterator[Run]:
         """The whole runs that have positions from *first* on."""
-        later = (self._runs[index] for index in range(self._at(first), len(self._runs)))
-        return (run for run in later if run.last_position >= first)
+        at = max(bisect_right(self._firsts, first) - 1, 0)
+        return (self._runs[index] for index in range(at, len(self._runs)) if self._runs[index].last_position >= first)
 
     def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
-        """The runs that hold positions of *spans* (first, last; in order, without overlaps), each with its parts of
-        them."""
-        run, parts = None, []
-        for first, last in spans:
-            for found in self.chunk_runs(first):
-                if found.first_position > last:
-                    break
-                if found is not run:
-                    if parts:
-                        yield run, parts
-                    run, parts = found, []
-                parts.append((max(first, run.first_position), min(last, run.last_position)))
-        if parts:
-            yield run, parts
+        """See :func:`spans_by_run`."""
+        return spans_by_run(self, spans)
 
-    def _at(self, position: int) -> int:
-        return max(bisect_right(self._firsts, position) - 1, 0)
+    def overlapping(self, first: int, last: int) -> Iterator[Run]:
+        """The runs that hold positions *first*..*last*."""
+        return takewhile(lambda run: run.first_position <= last, self.chunk_runs(first))
 
 
 def chunk_runs_of(layout: Layout, topic_id: str, partition: int) -> ChunkRuns:

@@ -5,7 +5,7 @@ Memory holds the message and two row groups.
 
 import io
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -58,13 +58,14 @@ class PayloadMemory:
     """Memory for large payloads, reused once nobody holds the last one."""
 
     def __init__(self):
-        self._held, self._last = np.empty(0, np.uint8), lambda: None
+        self._memory = np.empty(0, np.uint8)
+        self._last: Callable[[], object] = lambda: None
 
     def of(self, size: int) -> np.ndarray:
         """*size* uninitialised bytes."""
-        if len(self._held) < size or self._last() is not None:
-            self._held = np.frombuffer(pa.allocate_buffer(size), np.uint8)  # NumPy waits for pages of 2 MiB
-        found = self._held[:size]
+        if len(self._memory) < size or self._last() is not None:
+            self._memory = np.frombuffer(pa.allocate_buffer(size), np.uint8)  # NumPy waits for pages of 2 MiB
+        found = self._memory[:size]
         self._last = weakref.ref(found)
         return found
 
@@ -73,20 +74,20 @@ class _Placed:
     """Joins pieces of a payload in *memory*; the first allocation trusts no stated size."""
 
     def __init__(self, memory: PayloadMemory, pieces: int):
-        self.size, self._memory, self._pieces, self._held = 0, memory, pieces, np.empty(0, np.uint8)
+        self.size, self._memory, self._pieces, self._bytes = 0, memory, pieces, np.empty(0, np.uint8)
 
     def add(self, piece: pa.Buffer | bytes) -> None:
         begin, self.size = self.size, self.size + len(piece)
-        if self.size > len(self._held):
-            held = self._memory.of(max(self._pieces * len(piece) if not begin else 2 * self.size, self.size))
-            held[:begin] = self._held[:begin]
-            self._held = held
+        if self.size > len(self._bytes):
+            grown = self._memory.of(max(self._pieces * len(piece) if not begin else 2 * self.size, self.size))
+            grown[:begin] = self._bytes[:begin]
+            self._bytes = grown
         if self.size > begin:
-            self._held[begin : self.size] = np.frombuffer(piece, np.uint8)
+            self._bytes[begin : self.size] = np.frombuffer(piece, np.uint8)
 
     def whole(self) -> memoryview:
         """The payload, valid until the memory is reused."""
-        return memoryview(self._held)[: self.size]
+        return memoryview(self._bytes.data)[: self.size]
 
 
 class ChunkedMessages(NamedTuple):

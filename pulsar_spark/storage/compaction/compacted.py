@@ -149,7 +149,7 @@ class CompactedView:
                         np.searchsorted(rows["ledger_id"].to_numpy(), ledger_id),
                         np.searchsorted(rows["position"].to_numpy(), position, "right"),
                     )
-                    yield from _blocks(rows, begin, rows.num_rows)
+                    yield from _blocks(rows, int(begin), rows.num_rows)
 
     def positions(self, partition: int, first: int, last: int, more: int) -> np.ndarray:
         """Positions of the view's entries, in order: those at *first*..*last*, and up to *more* after them."""
@@ -189,8 +189,10 @@ class CompactedView:
     def _bounds_of(self, file: _File) -> list["_Bounds"]:
         if file.path not in self._bounds:
             with self._reading(file) as opened:
-                each = zip(*(group_bounds(opened.metadata, name) for name in ("position", "ledger_id")))
-                self._bounds[file.path] = [_Bounds(*positions, ledgers[1]) for positions, ledgers in each]
+                positions, ledgers = (group_bounds(opened.metadata, name) for name in ("position", "ledger_id"))
+                self._bounds[file.path] = [
+                    _Bounds(here[0], here[1], of[1]) for here, of in zip(positions, ledgers) if here and of
+                ]
         return self._bounds[file.path]
 
     @contextlib.contextmanager

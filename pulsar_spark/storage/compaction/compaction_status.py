@@ -18,7 +18,6 @@ from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.compaction.compacted import IN_PROGRESS, CompactedView
 from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.processes.held_file import has_holder_ended, holder, try_hold
-from pulsar_spark.storage.store.object_path import ObjectPath
 from pulsar_spark.storage.store.small_file import keep_aside, parse_object, say_unreadable, text_of, whole_number_of
 from pulsar_spark.storage.store.store import AnyPath, store_of
 from pulsar_spark.storage.topics.topics import Topic
@@ -54,29 +53,29 @@ def _compacting(topic: Topic) -> Iterator[None]:
         if not is_mine:
             raise _in_progress(topic)
         before = _content(path, opened)
-        _say(opened, {**before, "status": RUNNING})
+        _write(opened, {**before, "status": RUNNING})
         try:
             yield
         except BaseException as failed:
-            _say(opened, _failure(failed))
+            _write(opened, _failure(failed))
             raise
-        _say(opened, {**before, "status": SUCCESS})
+        _write(opened, {**before, "status": SUCCESS})
 
 
 def compaction_status(topic: Topic, view: CompactedView) -> CompactionStatus:
     """The status of the last compaction of the topic."""
     done = SUCCESS if view.is_made else NOT_RUN
     try:
-        is_free, said = (_now if store_of(topic.path).is_local else _now_in_store)(topic)
+        is_free, content = (_now if store_of(topic.path).is_local else _now_in_store)(topic)
     except FileNotFoundError:
         return CompactionStatus(done)
-    failed_time_ms = said.get("time_ms", 0)
+    failed_time_ms = content.get("time_ms", 0)
     if not is_free:
         return CompactionStatus(RUNNING, "", failed_time_ms)
-    if said.get("status") == RUNNING:
+    if content.get("status") == RUNNING:
         return CompactionStatus(ERROR, ENDED, failed_time_ms)
-    if said.get("status") == ERROR:
-        return CompactionStatus(ERROR, said.get("error", ""), failed_time_ms)
+    if content.get("status") == ERROR:
+        return CompactionStatus(ERROR, content.get("error", ""), failed_time_ms)
     return CompactionStatus(done, "", failed_time_ms)
 
 
@@ -99,11 +98,11 @@ def _compacting_in_store(topic: Topic) -> Iterator[None]:
             raise _in_progress(topic)
         return json.dumps({"time_ms": before.get("time_ms", 0), **mine, "status": RUNNING})
 
-    def ended(said: dict) -> None:
-        text = json.dumps({**mine, **said})
-        path.store.change(path, lambda now: text if _parsed(path, now or b"{}").get("run") == mine["run"] else None)
+    def ended(content: dict) -> None:
+        text = json.dumps({**mine, **content})
+        store_of(path).change(path, lambda now: text if _parsed(path, now or b"{}").get("run") == mine["run"] else None)
 
-    path.store.change(path, begin)
+    store_of(path).change(path, begin)
     try:
         yield
     except BaseException as failed:
@@ -114,11 +113,11 @@ def _compacting_in_store(topic: Topic) -> Iterator[None]:
 
 def _now_in_store(topic: Topic) -> tuple[bool, dict]:
     path = topic.path / FILE
-    said = _parsed(path, path.read_bytes())
-    return said.get("status") != RUNNING or _is_over(path), said
+    content = _parsed(path, path.read_bytes())
+    return content.get("status") != RUNNING or _is_over(path), content
 
 
-def _is_over(path: ObjectPath) -> bool:
+def _is_over(path: AnyPath) -> bool:
     """Whether a recorded compaction's process has ended, or it was recorded too long ago."""
     return has_holder_ended(path) or path.stat().st_mtime + LONGEST_SECONDS < time.time()
 
@@ -139,18 +138,18 @@ def _content(path: AnyPath, opened: int) -> dict:
 def _parsed(path: AnyPath, content: bytes) -> dict:
     """The file's content; empty if it is invalid."""
     try:
-        said = parse_object(content)
-        for name in {"status", "error"} & said.keys():
-            text_of(said, name)
-        if "time_ms" in said:
-            whole_number_of(said, "time_ms", 0, MAX_LONG)
-        return said
+        found = parse_object(content)
+        for name in {"status", "error"} & found.keys():
+            text_of(found, name)
+        if "time_ms" in found:
+            whole_number_of(found, "time_ms", 0, MAX_LONG)
+        return found
     except ValueError as why:
         say_unreadable(path, content, why, "the state of the topic's last compaction is unknown")
         return {}
 
 
-def _say(opened: int, said: dict) -> None:
-    text = json.dumps(said).encode()
+def _write(opened: int, content: dict) -> None:
+    text = json.dumps(content).encode()
     os.pwrite(opened, text, 0)
     os.ftruncate(opened, len(text))

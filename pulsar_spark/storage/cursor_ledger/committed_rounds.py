@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.storage.delta.actions import AddedFile, Commit
 from pulsar_spark.storage.delta.data_files import conform, read_parts
-from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.log import TableLog, commits_left
 from pulsar_spark.storage.delta.scan import dataset_of, reading
 from pulsar_spark.storage.store.store import AnyPath, store_of
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -31,7 +31,7 @@ def read_round(path: AnyPath, version: int, kinds: Collection[str] | None = None
 def version_of_round(path: AnyPath, round_number: int, *, after: int = -1) -> int | None:
     """The version, after *after*, that committed a round; None if the shortened log lacks it."""
     log = TableLog(path)
-    for commit in log.commits_left(max(round_number - 1, after)):
+    for commit in commits_left(log, max(round_number - 1, after)):
         if any(file.max_values.get("round") == round_number for file in commit.added):
             return commit.version
     if log.earliest() > round_number:

@@ -103,10 +103,10 @@ def _check_whole(actions: list[dict]) -> None:
     if not isinstance(info, dict) or info.get("engineInfo") != ENGINE:
         return
     metrics = info.get("operationMetrics")
-    said = metrics.get("numFiles") if isinstance(metrics, dict) else None
+    stated = metrics.get("numFiles") if isinstance(metrics, dict) else None
     found = sum("add" in action or "remove" in action for action in actions)
-    if said is not None and said != str(found):
-        raise ValueError(f"it announces {said} files and lists {found}: it was cut off")
+    if stated is not None and stated != str(found):
+        raise ValueError(f"it announces {stated} files and lists {found}: it was cut off")
 
 
 def _commit(version: int, actions: list[dict]) -> Commit:
@@ -173,11 +173,8 @@ def _unknown_feature(protocol: dict) -> str | None:
 def added_file(add: dict) -> AddedFile:
     """The file of an ``add`` action; ValueError, KeyError or TypeError if it is invalid."""
     stats = _object(json.loads(_text(add["stats"], "stats")), "stats") if add.get("stats") else {}
-    bounds = [
-        _object({} if stats.get(name) is None else stats[name], name)
-        for name in ("minValues", "maxValues", "nullCount")
-    ]
-    values = _object({} if add.get("partitionValues") is None else add["partitionValues"], "partitionValues")
+    least, greatest, nulls = (_object_or_none(stats, name) for name in ("minValues", "maxValues", "nullCount"))
+    values = _object_or_none(add, "partitionValues")
     for value in values.values():
         if value is not None:
             _text(value, "a partition value")
@@ -188,9 +185,16 @@ def added_file(add: dict) -> AddedFile:
         _number(add["size"], "size"),
         rows,
         values,
-        *bounds,
-        has_statistics=has_statistics,
+        least,
+        greatest,
+        nulls,
+        has_statistics,
     )
+
+
+def _object_or_none(found: dict, name: str) -> dict:
+    """A field's object; an empty one if it is missing or null."""
+    return _object({} if found.get(name) is None else found[name], name)
 
 
 def _object(value: object, what: str) -> dict:

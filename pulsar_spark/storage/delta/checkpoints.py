@@ -82,8 +82,8 @@ def last_checkpoint(table: AnyPath) -> tuple[int, int]:
 def _last_checkpoint(table: AnyPath) -> tuple[int, int, int]:
     """Version, actions and bytes of the latest checkpoint; 0 for what is unknown."""
     try:
-        said = parse_object(read_small(TableLog(table).folder / "_last_checkpoint"))
-        return int(said["version"]), int(said["size"]), int(said.get("sizeInBytes") or 0)
+        last = parse_object(read_small(TableLog(table).folder / "_last_checkpoint"))
+        return int(last["version"]), int(last["size"]), int(last.get("sizeInBytes") or 0)
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return 0, 0, 0
 
@@ -111,7 +111,7 @@ def make_checkpoint(table: AnyPath) -> int:
     opened = open_table(table)
     opened.create_checkpoint()
     if is_durable(table):
-        for file in TableLog(table).folder.glob(f"{opened.version():020d}.checkpoint*.parquet"):
+        for file in next((each.files for each in checkpoints(table) if each.version == opened.version()), ()):
             sync_file(file)
         sync_folder(TableLog(table).folder)
     remove_checkpoints(table)

@@ -135,7 +135,7 @@ def replace_commit(table: AnyPath, version: int, text: str, *, keep_as: str | No
     log, store = TableLog(table), store_of(table)
     target = log.file(version) if version else log.first_commit()
     kept = None if keep_as is None else target.with_name(f".{target.name}.{keep_as}-{time.time_ns()}")
-    store.replace_kept(target, text, kept, sync_file)
+    store.replace(target, text, sync_file, kept)
     if store.is_local:
         sync_folder(log.folder)
 

@@ -5,7 +5,6 @@ A file belongs to a table only once a commit names it. A writer that fails remov
 
 import contextlib
 import json
-import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from pulsar_spark.storage.delta.file_statistics import empty_columns, file_stati
 from pulsar_spark.storage.delta.staged_files import StagedFile
 from pulsar_spark.storage.ledgers.packed_columns import null_column
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder
-from pulsar_spark.storage.store.store import AnyPath, store_of
+from pulsar_spark.storage.store.store import AnyPath, StrPath, store_of
 
 ROW_GROUP_ROWS = 1 << 17
 """Most rows of a row group, so that readers with a filter skip most of a large file."""
@@ -73,7 +72,7 @@ def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:
     if is_durable(table):
         with ThreadPoolExecutor(max(1, min(len(staged), _SYNCS_AT_ONCE))) as pool:
             list(pool.map(sync_file, [file.source for file in staged]))
-    adds = []
+    adds: list[dict] = []
     with removing(table, adds):
         for file in staged:
             if file.source != table / file.name:
@@ -135,10 +134,10 @@ def _sync_folders_of(table: AnyPath, adds: list[dict]) -> None:
 
 
 def _write_file(table: AnyPath, named: dict, values: dict[str, str], rows: pa.Table, *, is_sparse: bool) -> dict:
-    path, held = named["path"], rows
+    path, written = named["path"], rows
     if is_sparse and rows.num_rows:
-        held = rows.select([name for name in rows.column_names if rows[name].null_count < rows.num_rows])
-    write_parts(table, path, held.schema, small_enough(held))
+        written = rows.select([name for name in rows.column_names if rows[name].null_count < rows.num_rows])
+    write_parts(table, path, written.schema, small_enough(written))
     return _add(table, path, values, statistics(rows))
 
 
@@ -237,15 +236,13 @@ def partition_values(path: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
 
 
-def read_file(
-    table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None
-) -> pa.Table:
+def read_file(table: StrPath, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
     """A data file's rows in *schema*, with partition columns; FileNotFoundError if it is gone."""
     return pa.concat_tables(read_parts(table, file, schema, columns))
 
 
 def read_parts(
-    table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None
+    table: StrPath, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None
 ) -> Iterator[pa.Table]:
     """The rows of :func:`read_file`, in parts."""
     path = file.path if isinstance(file, AddedFile) else file
@@ -279,9 +276,7 @@ def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = Mappi
     return pa.Table.from_arrays([column(field) for field in schema], schema=schema)
 
 
-def read_added(
-    table: str | os.PathLike, commit: Commit, schema: pa.Schema, columns: list[str] | None = None
-) -> pa.Table:
+def read_added(table: StrPath, commit: Commit, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
     """The rows that *commit* added; none for a commit such as OPTIMIZE."""
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
     return pa.concat_tables([wanted.empty_table(), *(read_file(table, file, schema, columns) for file in commit.added)])

@@ -10,6 +10,7 @@ import re
 import tempfile
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from pulsar_spark.storage.delta.table_lock import append_lock
 from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder, sync_parents
-from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of, store_of
 from pulsar_spark.table_specs import LAYOUT_VERSION, TableSpec
 
 OLDER_LAYOUT_REMEDY = "read it with the release that wrote it, and publish its messages into a new root"
@@ -41,7 +42,7 @@ class Definition(NamedTuple):
 
 
 def create_table(
-    path: str | os.PathLike,
+    path: StrPath,
     spec: TableSpec,
     properties: dict | None = None,
     partition_by: tuple[str, ...] = (),
@@ -78,8 +79,7 @@ def create_table(
             raise _as_python_says(fault, table) from fault
         return TableLog(draft).file(0)
 
-    store = store_of(table)
-    if store.is_local:
+    if isinstance(table, Path):
         return _create_beside(table, draw)
     with tempfile.TemporaryDirectory() as folder:
         return create_where_nothing_is(table, draw(path_of(folder) / "table").read_bytes())
@@ -95,7 +95,7 @@ def _as_python_says(fault: OSError, table: AnyPath) -> OSError:
     return OSError(int(number[1]), os.strerror(int(number[1])), str(table)) if number else fault
 
 
-def _create_beside(table: AnyPath, draw: Callable[[AnyPath], AnyPath]) -> bool:
+def _create_beside(table: Path, draw: Callable[[AnyPath], AnyPath]) -> bool:
     """Create the table from a first commit made in a folder beside it."""
     store, draft, log_folder = store_of(table), table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
     check_there(table)
@@ -120,7 +120,7 @@ def _create_beside(table: AnyPath, draw: Callable[[AnyPath], AnyPath]) -> bool:
     return True
 
 
-def read_definition(path: str | os.PathLike) -> Definition:
+def read_definition(path: StrPath) -> Definition:
     """The table's definition; FileNotFoundError without a table.
 
     :class:`NotARoot` for another program's table, :class:`OlderLayout` or :class:`NewerLayout` for another layout,
@@ -129,7 +129,8 @@ def read_definition(path: str | os.PathLike) -> Definition:
     log = TableLog(path)
     if log.latest() < 0 and not (log.folder / "_last_checkpoint").exists():
         raise FileNotFoundError(path)  # also if creation failed and left only a folder
-    description = table_id = None
+    description: str | None = None
+    table_id = ""
     try:
         first = log.first_actions()
         if is_dropped(first):
@@ -157,7 +158,7 @@ def read_definition(path: str | os.PathLike) -> Definition:
     return parse_definition(path, description, table_id)
 
 
-def parse_definition(path: str | os.PathLike, description: str | None, table_id: str) -> Definition:
+def parse_definition(path: StrPath, description: str | None, table_id: str) -> Definition:
     """The definition in a table's *description*; raises as :func:`read_definition` does."""
     try:
         properties = json.loads(description or "")

@@ -6,15 +6,15 @@ removes the rest.
 """
 
 import json
-import os
 from collections.abc import Callable
 from functools import partial
 
 from pulsar_spark.storage.delta.log import FIRST_COMMIT, TableLog
 from pulsar_spark.storage.delta.table_lock import append_lock
 from pulsar_spark.storage.layout import LOCK, beside
+from pulsar_spark.storage.store.local_store import drop_folder
 from pulsar_spark.storage.store.object_path import ObjectPath
-from pulsar_spark.storage.store.store import AnyPath, store_of
+from pulsar_spark.storage.store.store import AnyPath, StrPath, store_of
 from pulsar_spark.storage.store.store_lock import store_lock
 
 OPERATION = "DROP TABLE"
@@ -23,23 +23,23 @@ _A_CALL = 1000
 
 def is_dropped(first: list[dict] | None) -> bool:
     """Whether the actions of a table's first commit say that it is dropped."""
-    return bool(first) and first[0].get("commitInfo", {}).get("operation") == OPERATION
+    return first is not None and first[0].get("commitInfo", {}).get("operation") == OPERATION
 
 
 def drop_table(table: AnyPath) -> None:
     """Delete a table at once. Without one: FileNotFoundError on a disk, nothing in a store."""
     if not isinstance(table, ObjectPath):
-        store_of(table).drop_folder(table, partial(append_lock, table))
+        drop_folder(table, partial(append_lock, table))
         return
-    with store_lock(beside(table, LOCK)) as renew:
+    with store_lock(_lock_of(table)) as renew:
         log = TableLog(table)
-        said = json.dumps({"commitInfo": {"operation": OPERATION, "table": str(table)}}) + "\n"
+        dropped = json.dumps({"commitInfo": {"operation": OPERATION, "table": str(table)}}) + "\n"
         while (first := log.first_actions()) is not None and not is_dropped(first):
-            table.store.change(log.first_commit(), lambda first: None if first is None else said)
+            store_of(table).change(log.first_commit(), lambda first: None if first is None else dropped)
         _remove_rest(table, renew)
 
 
-def is_rest(table: str | os.PathLike) -> bool:
+def is_rest(table: StrPath) -> bool:
     """Whether remains of a deleted table lie there, in a store."""
     return not store_of(table).is_local and _has_rest(TableLog(table))
 
@@ -48,11 +48,11 @@ def create_where_nothing_is(table: ObjectPath, first_commit: bytes) -> bool:
     """Create the table by its first commit; False if there is one already."""
     log = TableLog(table)
     if not _has_rest(log):
-        return table.store.put_if_absent(log.file(0), first_commit)
-    with store_lock(beside(table, LOCK)) as renew:
+        return table.store.put_if_absent(_first(table), first_commit)
+    with store_lock(_lock_of(table)) as renew:
         if _has_rest(log):
             _remove_rest(table, renew)
-        return table.store.put_if_absent(log.file(0), first_commit)
+        return table.store.put_if_absent(_first(table), first_commit)
 
 
 def _has_rest(log: TableLog) -> bool:
@@ -63,9 +63,18 @@ def _has_rest(log: TableLog) -> bool:
     return is_dropped(first)
 
 
+def _first(table: ObjectPath) -> ObjectPath:
+    return table / f"_delta_log/{0:020d}.json"
+
+
+def _lock_of(table: ObjectPath) -> ObjectPath:
+    """The lock beside the table."""
+    return table.parent / beside(table, LOCK).name
+
+
 def _remove_rest(table: ObjectPath, renew: Callable[[], None]) -> None:
     """Remove all files in the folder, the one that says it is dropped last."""
-    last = [table / f"_delta_log/{name}" for name in (FIRST_COMMIT, f"{0:020d}.json")]
+    last = [table / f"_delta_log/{FIRST_COMMIT}", _first(table)]
     names = [path for name in table.store.below(table) if (path := table / name) not in last]
     for first in range(0, len(names), _A_CALL):
         renew()

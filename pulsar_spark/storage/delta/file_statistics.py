@@ -93,9 +93,10 @@ def file_statistics(footer: pq.FileMetaData) -> dict:
             continue
         nulls[column.path] = sum(each.null_count for each in found)
         bounds = [_bounds(each, column.logical_type) for each in found if each.has_min_max]
-        if bounds and None not in bounds:
-            least[column.path] = _at_most(min(low for low, _ in bounds))
-            greatest[column.path] = _at_least(max(high for _, high in bounds))
+        known = [each for each in bounds if each is not None]
+        if known and len(known) == len(bounds):
+            least[column.path] = _at_most(min(low for low, _ in known))
+            greatest[column.path] = _at_least(max(high for _, high in known))
     return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 

@@ -7,13 +7,15 @@ shortening), opens the table (see tables) or a projection. Source: the Delta pro
 
 import contextlib
 import errno
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
+from urllib.parse import unquote
 
 from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.storage.delta.actions import Commit, parse_actions, parse_commit
-from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.store.object_path import ObjectPath
+from pulsar_spark.storage.store.object_store import ObjectStore
+from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of, store_of
 
 FIRST_COMMIT = ".first_commit.json"
 """The first commit of a table whose log begins later; only this package reads it."""
@@ -25,7 +27,7 @@ _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 class TableLog:
     """The log of one table, by path; stateless."""
 
-    def __init__(self, table: str | os.PathLike):
+    def __init__(self, table: StrPath):
         self.folder = path_of(table) / "_delta_log"
         self._store = store_of(self.folder)
         self._has = self._store.has
@@ -77,9 +79,14 @@ class TableLog:
         return self._has(self._commits % version)
 
     def latest(self, known: int = -1) -> int:
-        """The highest version, at least *known*; -1 without a table."""
-        if self._store.lists_from_a_name and known > 0:
-            return self._latest_listed(known)
+        """The highest version, at least *known*; -1 without a table. By one list from *known* on if possible."""
+        if isinstance(self._store, ObjectStore) and self._store.lists_from_a_name and known > 0:
+            listed = self._listed_from(known)
+            if known not in listed:
+                return max(self.versions(), default=-1) if self.exists() else -1
+            while known + 1 in listed:
+                known += 1
+            return known
         if known < 0 or not self.has(known):
             try:
                 known = max(self.versions(), default=-1)
@@ -91,18 +98,10 @@ class TableLog:
             known += 1
         return known
 
-    def _latest_listed(self, known: int) -> int:
-        """:meth:`latest` by one list from *known* on."""
-        listed = self._listed_from(known)
-        if known not in listed:
-            return max(self.versions(), default=-1) if self.exists() else -1
-        while known + 1 in listed:
-            known += 1
-        return known
-
     def _listed_from(self, first: int) -> list[int]:
-        """Existing versions from *first* on, in a store."""
-        return _versions(self._store.names_after(self.folder, self.file(first - 1).name))
+        """Existing versions from *first* on, in an object store."""
+        assert isinstance(self.folder, ObjectPath)
+        return versions_of(self.folder.store.names_after(self.folder, self.file(first - 1).name))
 
     def next_there(self, first: int) -> int | None:
         """The lowest existing version from *first* on, or None. A local disk is probed, which costs less than a list of
@@ -124,12 +123,7 @@ class TableLog:
             if isinstance(error, FileNotFoundError) or self.exists():
                 raise
             raise FileNotFoundError(errno.ENOENT, "no table", str(self.folder)) from error
-        return _versions(names)
-
-    def written(self) -> dict[int, float]:
-        """Each commit file's time of writing, in seconds since 1970."""
-        found = {name: seen.st_mtime for name, seen in self._store.below(self.folder).items() if "/" not in name}
-        return {int(name[:20]): at for name, at in found.items() if _versions([name])}
+        return versions_of(names)
 
     def earliest(self) -> int:
         """The lowest version in the log; -1 without a table."""
@@ -162,20 +156,12 @@ class TableLog:
             ) from missing
         return parse_commit(version, text, self.folder.parent)
 
-    def may_remove(self, version: int) -> bool:
-        """May a commit remove files, by its bytes? FileNotFoundError if it is gone."""
-        return b'"remove"' in (text := self.file(version).read_bytes()) or b'"Overwrite"' in text
-
-    def commits_with(self, text: bytes, after: int, until: int) -> Iterator[Commit]:
-        """Commits above *after*, up to *until*, with the bytes *text*, in order; FileNotFoundError if one is gone."""
-        for version in range(after + 1, until + 1):
-            said = self.file(version).read_bytes()
-            if text in said:
-                yield parse_commit(version, said, self.folder.parent)
-
-    def removed_paths(self, version: int) -> Iterator[str]:
-        """Paths, as written, of the files that the commit of *version* removes."""
-        return (action["remove"]["path"] for action in read_actions(self.file(version)) if "remove" in action)
+    def removed_paths(self, version: int) -> set[str]:
+        """Paths, as written and unquoted, of the files that a commit removes; FileNotFoundError if it is gone."""
+        text = self.file(version).read_bytes()
+        actions = parse_actions(text) if b'"remove"' in text else []
+        paths = [action["remove"]["path"] for action in actions if "remove" in action]
+        return {*paths, *map(unquote, paths)}
 
     def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:
         """Commits above *after*, in order, up to *until*; :class:`LogShortened` if the next ones are gone."""
@@ -202,18 +188,19 @@ class TableLog:
         for version in range(self.latest(), max(self.earliest(), 1) - 1, -1):
             yield self.commit(version)
 
-    def last_append(self) -> int:
-        """The log's last version that added rows and removed none; else 0."""
-        return next(
-            (commit.version for commit in self.commits_from_the_end() if commit.added and not commit.removed), 0
-        )
 
-    def commits_left(self, after: int) -> Iterator[Commit]:
-        """Commits above *after* that are still in the log, in order."""
-        return self.commits(max(after, self.earliest() - 1) if self.is_shortened(after) else after)
+def last_append(log: TableLog) -> int:
+    """The log's last version that added rows and removed none; else 0."""
+    return next((commit.version for commit in log.commits_from_the_end() if commit.added and not commit.removed), 0)
 
 
-def _versions(names: list[str]) -> list[int]:
+def commits_left(log: TableLog, after: int) -> Iterator[Commit]:
+    """Commits above *after* that are still in the log, in order."""
+    return log.commits(max(after, log.earliest() - 1) if log.is_shortened(after) else after)
+
+
+def versions_of(names: Iterable[str]) -> list[int]:
+    """The versions of those names that are commit files."""
     return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
 
 

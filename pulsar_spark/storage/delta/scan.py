@@ -6,7 +6,6 @@ Arrow datasets are imported on use: they load pandas, which most clients never n
 import contextlib
 import errno
 import json
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -22,7 +21,7 @@ from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.repair.broken_log import check_log, empty_commit
 from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.storage.store.faults import is_fault_of_disk
-from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of, store_of
 from pulsar_spark.storage.store.volumes import named
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ _LISTINGS = 20
 _LOOK_BACK = 10_000
 
 
-def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTable:
+def open_table(path: StrPath, version: int | None = None) -> DeltaTable:
     """The table at a path, in its latest or a given version; :class:`CorruptState` if it cannot be opened,
     TableNotFoundError without one.
 
@@ -58,7 +57,7 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
     raise _cannot_open(path, gap) from gap
 
 
-def check_opens(path: str | os.PathLike) -> None:
+def check_opens(path: StrPath) -> None:
     """:class:`CorruptState` if a table's log is broken, before Spark reads it; features that only Spark knows are
     allowed.
     """
@@ -68,7 +67,7 @@ def check_opens(path: str | os.PathLike) -> None:
         check_log(path_of(path))
 
 
-def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
+def _cannot_open(path: StrPath, error: DeltaError) -> Exception:
     """The error if ``deltalake`` cannot open a table; disk faults stay."""
     if is_fault_of_disk(error):
         return error
@@ -82,7 +81,7 @@ def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
 
 
 @contextlib.contextmanager
-def reading(table: str | os.PathLike) -> Iterator[None]:
+def reading(table: StrPath) -> Iterator[None]:
     """Turn errors of the block into :class:`CorruptState` if a broken log or data file causes them. Others, such as
     disk faults, are raised as they are.
     """
@@ -115,7 +114,7 @@ def _fault_of_files(table: AnyPath, error: Exception) -> str | None:
     return None
 
 
-def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
+def open_as_far_as_it_goes(path: StrPath) -> DeltaTable:
     """The table's latest version before a commit that is broken or has unknown requirements. :class:`CorruptState` if
     none is readable, TableNotFoundError without a table.
     """
@@ -155,7 +154,7 @@ def folder_of(opened: DeltaTable) -> str:
     return fs.FileSystem.from_uri(uri)[1] if store_of(uri).is_local else uri.rstrip("/")
 
 
-def dataset_of(table: DeltaTable | str | os.PathLike) -> "Dataset":
+def dataset_of(table: DeltaTable | StrPath) -> "Dataset":
     """The rows of an open table, or of the latest at a path; filters skip files by statistics.
 
     Arrow opens local files itself: through Python its threads may abort an ending process (apache/arrow issue 34314).
@@ -167,7 +166,7 @@ def dataset_of(table: DeltaTable | str | os.PathLike) -> "Dataset":
     return opened.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(folder, filesystem))
 
 
-def read_rows(path: str | os.PathLike, columns: list[str] | None = None, only: "Expression | None" = None) -> pa.Table:
+def read_rows(path: StrPath, columns: list[str] | None = None, only: "Expression | None" = None) -> pa.Table:
     """*columns* of a table's latest rows, filtered by *only*."""
     with reading(path):
         return dataset_of(path).to_table(columns=columns, filter=only)

@@ -2,16 +2,16 @@
 it.
 """
 
-import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
 from pulsar_spark.storage.delta.file_statistics import staged_statistics
 from pulsar_spark.storage.layout import STAGED, beside
-from pulsar_spark.storage.store.store import AnyPath, store_of
+from pulsar_spark.storage.store.store import AnyPath, StrPath, store_of
 
 STAGED_WITHIN, _UNDER_WAY = "publish-", "/_temporary"
 """In a store, the prefix of a publish's folder in the table, and Spark's folder for unfinished files."""
@@ -40,7 +40,8 @@ class StagedFolder:
     """A folder of files for one commit; others are deleted with it."""
 
     def __init__(self, table: AnyPath):
-        self._store, unique, self._taken = store_of(table), uuid.uuid4().hex, set()
+        self._store, unique = store_of(table), uuid.uuid4().hex
+        self._taken: set[AnyPath] = set()
         self._within = "" if self._store.is_local else f"{STAGED_WITHIN}{unique}/"
         self.path: AnyPath = staging_folder(table) / unique if self._store.is_local else table / self._within
 
@@ -59,17 +60,17 @@ class StagedFolder:
         self._store.remove_folder(self.path, self._taken)
 
 
-def staging_folder(table: str | os.PathLike) -> AnyPath:
+def staging_folder(table: StrPath) -> AnyPath:
     """The folder beside the table where files are staged."""
     return beside(table, STAGED)
 
 
 def staged_folders(table: AnyPath) -> dict[AnyPath, float]:
     """Folders of staged files (in a store: of running tasks), with their last change."""
-    if store_of(table).is_local:
+    if isinstance(beside_it := staging_folder(table), Path):
         return {
             folder: max((path.lstat().st_mtime for path in (folder, *folder.rglob("*"))), default=0.0)
-            for folder in staging_folder(table).glob("*")
+            for folder in beside_it.glob("*")
         }
     found: dict[AnyPath, float] = {}
     for name, seen in store_of(table).below(table).items():

@@ -34,13 +34,13 @@ _OPTIONS = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
 _SORTED = {"spark.sql.maxConcurrentOutputFileWriters": "0"}
 """Spark's default: a task writes one file at a time, in the order of the frame's rows."""
 _writing = threading.Condition()
-_held: dict[object, dict[str, "_Held"]] = {}
+_in_use: dict[object, dict[str, "_Setting"]] = {}
 """Settings in use by writers, by JVM session (for which Python may have several objects) and name."""
 _waiting: dict[object, deque[object]] = {}
 """Writers that wait, by session, first in front."""
 
 
-class _Held(NamedTuple):
+class _Setting(NamedTuple):
     """A setting in use: value, earlier value, and number of writers."""
 
     value: str
@@ -67,8 +67,7 @@ def staged(
     folder = StagedFolder(table)
     try:
         if by_tasks is not None:
-            names = write_task_files(rows, folder.path, partition_by, by_tasks)
-            found = map(folder.file, names)
+            found = [*map(folder.file, write_task_files(rows, folder.path, partition_by, by_tasks))]
         else:
             settings = _FILE_SETTINGS | ({_TIMESTAMP_TYPE: "TIMESTAMP_MILLIS"} if are_ms else {})
             with _file_settings(rows.sparkSession, settings | (_SORTED if partition_by else {})):
@@ -89,42 +88,42 @@ def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator
     session = getattr(spark, "_jsparkSession", spark)
     with _writing:
         _await_turn(session, settings)
-        held = _held.setdefault(session, {})
-        before = {name: spark.conf.get(name, None) for name in settings if name not in held}
+        in_use = _in_use.setdefault(session, {})
+        before = {name: spark.conf.get(name, None) for name in settings if name not in in_use}
         for name in before:
             spark.conf.set(name, settings[name])
         for name, value in settings.items():  # after what may fail: an entry without a writer would block others
-            known = held.get(name) or _Held(value, before[name], 0)
-            held[name] = known._replace(writers=known.writers + 1)
+            known = in_use.get(name) or _Setting(value, before[name], 0)
+            in_use[name] = known._replace(writers=known.writers + 1)
     try:
         yield
     finally:
         with _writing:
             for name in settings:
-                held[name] = held[name]._replace(writers=held[name].writers - 1)
-            done = {name: held.pop(name).before for name in settings if not held[name].writers}
-            if not held:
-                del _held[session]
+                in_use[name] = in_use[name]._replace(writers=in_use[name].writers - 1)
+            done = {name: in_use.pop(name).before for name in settings if not in_use[name].writers}
+            if not in_use:
+                del _in_use[session]
             _writing.notify_all()  # others enter only after this block, and must wake even if Spark is gone
-            for name, value in done.items():
-                _set_back(spark, name, value)
+            for name, before_it in done.items():
+                _set_back(spark, name, before_it)
 
 
 def _await_turn(session: object, settings: Mapping[str, str]) -> None:
     """Wait for earlier writers, and until *settings* fit those in use."""
-    line, me = _waiting.setdefault(session, deque()), object()
-    line.append(me)
+    queue, me = _waiting.setdefault(session, deque()), object()
+    queue.append(me)
     try:
-        _writing.wait_for(lambda: line[0] is me and _fits(_held.get(session, {}), settings))
+        _writing.wait_for(lambda: queue[0] is me and _fits(_in_use.get(session, {}), settings))
     finally:
-        line.remove(me)
-        if not line:
+        queue.remove(me)
+        if not queue:
             del _waiting[session]
         _writing.notify_all()
 
 
-def _fits(held: Mapping[str, _Held], settings: Mapping[str, str]) -> bool:
-    return all(name not in held or held[name].value == value for name, value in settings.items())
+def _fits(in_use: Mapping[str, _Setting], settings: Mapping[str, str]) -> bool:
+    return all(name not in in_use or in_use[name].value == value for name, value in settings.items())
 
 
 def _set_back(spark: SparkSession, name: str, before: str | None) -> None:

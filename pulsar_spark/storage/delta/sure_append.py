@@ -4,7 +4,6 @@ An append that raised may have committed, so before it is repeated the log is se
 unanswered write may come even later, so the next try searches again at each version.
 """
 
-import os
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -16,6 +15,7 @@ from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.store.away import check_there, is_away
 from pulsar_spark.storage.store.faults import UnclearWrite, is_fault_of_disk
+from pulsar_spark.storage.store.store import StrPath
 
 T = TypeVar("T")
 
@@ -26,12 +26,7 @@ class SureAppend:
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike,
-        identity: str,
-        check: Callable[[], None] = lambda: None,
-        *,
-        makes_checkpoints: bool = True,
+        self, path: StrPath, identity: str, check: Callable[[], None] = lambda: None, *, makes_checkpoints: bool = True
     ):
         self._table, self._identity = AppendTable(path, check, makes_checkpoints=makes_checkpoints), identity
         self._log = TableLog(path)
@@ -50,7 +45,9 @@ class SureAppend:
         """Append *rows* in order; returns the version. *wait* is called with each error: it pauses, or raises to give
         up. FileNotFoundError if the table was deleted or made again.
         """
-        return self._append(rows, lambda *more: self._table.append(rows, *more), wait)
+        version = self._append(rows, lambda *more: self._table.append(rows, *more), wait)
+        assert version is not None  # it found its rows or appended them
+        return version
 
     def append_after(
         self, known: int, rows: pa.Table, transactions: dict[str, int], wait: Callable[[Exception], None]
@@ -63,8 +60,8 @@ class SureAppend:
     def _append(
         self, rows: pa.Table, append: Callable[..., int | None], wait: Callable[[Exception], None]
     ) -> int | None:
-        more = ()
-        """What a try is told that follows one which may yet take place: how to see that it did."""
+        more: tuple[Callable[[], bool], ...] = ()
+        """How the next try finds out that an unclear one took place meanwhile."""
 
         def find() -> int | None:
             return self._find(pc.min(rows[self._identity]).as_py())

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pulsar_spark.errors import OperationNotSupported
 from pulsar_spark.storage.layout import LOCK, TURN, beside
 from pulsar_spark.storage.store.away import check_there
-from pulsar_spark.storage.store.store import store_of
+from pulsar_spark.storage.store.store import StrPath, store_of
 
 TURN_SECONDS = 0.5
 """How long to wait for a turn: its holder may be stopped, or hang on its disk."""
@@ -20,7 +20,7 @@ _LOOK_SECONDS = 0.0005, 0.008
 
 
 @contextlib.contextmanager
-def append_lock(table: str | os.PathLike) -> Iterator[None]:
+def append_lock(table: StrPath) -> Iterator[None]:
     """Hold the lock alone; :class:`OperationNotSupported` in an object store."""
     if not store_of(table).is_local:
         raise OperationNotSupported(f"{str(table)!r} lies in an object store, where a table cannot be locked")
@@ -29,14 +29,14 @@ def append_lock(table: str | os.PathLike) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def lock_where_there_is_one(table: str | os.PathLike) -> Iterator[None]:
+def lock_where_there_is_one(table: StrPath) -> Iterator[None]:
     """:func:`append_lock`; nothing in an object store, where the caller replaces only what it read."""
     with append_lock(table) if store_of(table).is_local else contextlib.nullcontext():
         yield
 
 
 @contextlib.contextmanager
-def shared_lock(table: str | os.PathLike) -> Iterator[None]:
+def shared_lock(table: StrPath) -> Iterator[None]:
     """Share the lock; nothing in an object store."""
     if not store_of(table).is_local:
         yield
@@ -46,7 +46,7 @@ def shared_lock(table: str | os.PathLike) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def turn(table: str | os.PathLike) -> Iterator[None]:
+def turn(table: StrPath) -> Iterator[None]:
     """Wait for a turn to append, at most :data:`TURN_SECONDS`; nothing in an object store. It only avoids
     collisions.
     """
@@ -70,7 +70,7 @@ def _is_taken_now(lock: int) -> bool:
 
 
 @contextlib.contextmanager
-def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
+def _locked(table: StrPath, kind: int) -> Iterator[None]:
     """Hold the lock beside the table, alone or shared."""
     with _opened(table, LOCK) as lock:
         fcntl.flock(lock, kind)
@@ -78,12 +78,12 @@ def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opened(table: str | os.PathLike, suffix: str) -> Iterator[int]:
+def _opened(table: StrPath, suffix: str) -> Iterator[int]:
     """A lock file beside the table, unlocked in the end even if a forked process has it."""
     lock = beside(table, suffix)
     check_there(lock)
     lock.parent.mkdir(parents=True, exist_ok=True)
-    opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    opened = os.open(str(lock), os.O_RDWR | os.O_CREAT, 0o644)
     try:
         yield opened
     finally:

@@ -6,8 +6,7 @@ shares it for the instant of its link.
 """
 
 import contextlib
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -21,10 +20,10 @@ from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.staged_files import StagedFile
 from pulsar_spark.storage.delta.table_lock import shared_lock, turn
-from pulsar_spark.storage.store.store import AnyPath, path_of
+from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of
 
 
-def is_committed(path: str | os.PathLike, app_id: str, version: int) -> bool:
+def is_committed(path: StrPath, app_id: str, version: int) -> bool:
     """Has *app_id* committed this or a higher *version*?"""
     return _has_transaction(open_table(path), app_id, version)
 
@@ -41,9 +40,7 @@ class AppendTable:
     another process makes them (see checkpoints).
     """
 
-    def __init__(
-        self, path: str | os.PathLike, check: Callable[[], None] = lambda: None, *, makes_checkpoints: bool = True
-    ):
+    def __init__(self, path: StrPath, check: Callable[[], None] = lambda: None, *, makes_checkpoints: bool = True):
         self.path, self._check, self._makes_checkpoints = str(path), check, makes_checkpoints
         self._folder: AnyPath = path_of(path)
         self.definition = read_definition(path)
@@ -69,7 +66,7 @@ class AppendTable:
     def append_transaction(self, app_id: str, version: int) -> int:
         """Commit only that *app_id* reached *version*; returns the table version."""
         self._update()
-        return self._commit([], {app_id: version})
+        return self._committed(self._commit([], {app_id: version}))
 
     def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
         """Append *rows* unless *app_id* has committed this or a higher *version*; returns the table version, else
@@ -119,12 +116,14 @@ class AppendTable:
         """Move *files* into the table with one commit; returns its version. None without files, or if *app_id* has
         committed this or a higher *version*.
         """
-        if not files or (app_id is not None and self._is_committed(app_id, version)):
+        if not files:
             return None
-        self._update()
+        if app_id is None or version is None:
+            self._update()
+            return self._commit(place_files(self._folder, files), {})
+        if self._is_committed(app_id, version):
+            return None
         adds = place_files(self._folder, files)
-        if app_id is None:
-            return self._commit(adds, {})
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_fenced(self, rows: pa.Table, expected: int, concerns: Sequence[str] | None = None) -> int:
@@ -136,7 +135,7 @@ class AppendTable:
         self._update()
         self._check_fence(expected)
         adds = write_files(self._folder, rows, self._is_partitioned, is_sparse=True)
-        return self._commit(adds, {}, lambda seen: self._check_fence(expected), concerns)
+        return self._committed(self._commit(adds, {}, lambda seen: self._check_fence(expected), concerns))
 
     def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
         """Replace files of *version* by *adds* with the same rows; without *adds* the rows go, as housekeeping. Returns
@@ -154,8 +153,10 @@ class AppendTable:
                     return
                 self._known += 1
 
-        said = {} if adds else {HOUSEKEEPING: version}
-        return commit(self._folder, versions(), adds, said, removes, is_rearranged=bool(adds), held=self._shared)
+        transactions = {} if adds else {HOUSEKEEPING: version}
+        return commit(
+            self._folder, versions(), adds, transactions, removes, is_rearranged=bool(adds), held=self._shared
+        )
 
     def _check_fence(self, expected: int) -> bool:
         if (
@@ -192,7 +193,7 @@ class AppendTable:
         the next.
         """
 
-        def versions() -> Iterator[int]:
+        def versions() -> Generator[int, None, None]:
             yield self._known + 1
             with turn(self.path):
                 while True:
@@ -212,6 +213,12 @@ class AppendTable:
                 makes_checkpoint=self._makes_checkpoints,
             )
         self._known = self._known if version is None else version
+        return version
+
+    @staticmethod
+    def _committed(version: int | None) -> int:
+        """The version of a commit that tries versions until one is free or it raises."""
+        assert version is not None
         return version
 
     @contextlib.contextmanager

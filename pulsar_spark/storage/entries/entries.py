@@ -77,6 +77,7 @@ class EntryReader:
     def _blocks(self, search: "_Search", wanted: EntryIds, present: Present) -> Iterator[pa.Table]:
         for rows in self._rows(search, wanted):
             places, size = wanted.rows_in(rows.entry_ids), self._block_rows
+            blocks: Iterator[np.ndarray | slice]
             if isinstance(places, np.ndarray):
                 blocks = (places[at : at + size] for at in range(0, len(places), size))
             else:

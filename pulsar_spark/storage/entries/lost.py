@@ -2,7 +2,6 @@
 damaged.
 """
 
-import os
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from pulsar_spark.storage.entries.missing import Missing
 from pulsar_spark.storage.entries.topic_files import files_of, is_there, live_files
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.needed_runs import passed_paths, runs_from
+from pulsar_spark.storage.store.store import StrPath
 from pulsar_spark.storage.topics.bundles import layout_of
 from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
@@ -32,21 +32,21 @@ class LostEntries(NamedTuple):
     path: str
 
 
-def find_missing(table: str | os.PathLike, run: Run, spans: Iterable[tuple[int, int]] | None = None) -> Missing | None:
+def find_missing(table: StrPath, run: Run, spans: Iterable[tuple[int, int]] | None = None) -> Missing | None:
     """What the table lacks of *run*, or of its ordered, disjoint *spans* (first, last position), by reading unless the
     file is as published.
     """
     return None if is_as_published(table, run) else _missing(table, run, (), spans)
 
 
-def is_as_published(table: str | os.PathLike, run: Run) -> bool:
+def is_as_published(table: StrPath, run: Run) -> bool:
     """Is the file of *run* still the table's, and whole?"""
     holders = files_of(table).holders(run.path, run.publish_id, run.ledger_id)
     return holders == [run.path] and is_there(f"{table}/{run.path}")
 
 
 def _missing(
-    table: str | os.PathLike, run: Run, columns: tuple[str, ...] | None, spans: Iterable[tuple[int, int]] | None = None
+    table: StrPath, run: Run, columns: tuple[str, ...] | None, spans: Iterable[tuple[int, int]] | None = None
 ) -> Missing | None:
     found = EntryReader().read(table, run, spans, columns)
     return next((rows for rows in found if isinstance(rows, Missing)), None)
@@ -79,7 +79,7 @@ def lost_entries_of(
 
 def _lost_of(topic: Topic, partition: int, run: Run) -> list[LostEntries]:
     missing = _missing(topic.path, run, None)
-    if missing is None or not missing.is_lost:
+    if missing is None or missing.lost is None:
         return []
     return [
         LostEntries(

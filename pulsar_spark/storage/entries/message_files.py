@@ -55,7 +55,7 @@ class EntryIds:
     def meets(self, low: int, high: int) -> bool:
         """Is any id from *low* to *high*?"""
         at = np.searchsorted(self.lasts, low, "left")
-        return at < len(self.firsts) and self.firsts[at] <= high
+        return bool(at < len(self.firsts) and self.firsts[at] <= high)
 
     def rows_in(self, entry_ids: np.ndarray) -> slice | np.ndarray:
         """Their places in the ordered *entry_ids*: a slice if contiguous."""
@@ -165,8 +165,8 @@ class RowGroups:
         with self._open(path) as file:
             bounds = self._footer(path, file.metadata).entry_ids
             groups = [number for number, each in enumerate(bounds) if each is None or wanted.meets(*each)]
-            known = [bounds[number] for number in groups]
-            if None in known or any(high > low for (_, high), (low, _) in zip(known, known[1:])):
+            known = [each for number in groups if (each := bounds[number]) is not None]
+            if len(known) < len(groups) or any(high > low for (_, high), (low, _) in zip(known, known[1:])):
                 yield from _together([self._group(path, file, number, columns, wanted) for number in groups])
                 return
             for number in groups:
@@ -197,8 +197,7 @@ class RowGroups:
         schema = _schema(("publish_id", *columns))
         key = path, number, tuple(schema.names)
         with self._lock:
-            found = self._groups.get(key)
-            if found is not None:
+            if isinstance(found := self._groups.get(key), _Published):
                 self._groups.move_to_end(key)
                 return found
         with self._open(path) as file:
@@ -249,9 +248,9 @@ class RowGroups:
         """A group decoded with these columns, or with all."""
         with self._lock:
             for key in ((path, number, columns), (path, number, ENTRY_COLUMNS)):
-                if key in self._groups:
+                if isinstance(found := self._groups.get(key), Rows):
                     self._groups.move_to_end(key)
-                    return self._groups[key]
+                    return found
         return None
 
     def _keep(self, key: tuple[str, int, tuple[str, ...]], rows: Rows | _Published) -> None:

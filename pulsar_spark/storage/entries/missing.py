@@ -2,7 +2,6 @@
 by hand or is damaged. Lost ones raise an error when needed.
 """
 
-import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.entries.message_files import EntryIds
 from pulsar_spark.storage.entries.topic_files import partition_of, trimmed_ledgers
 from pulsar_spark.storage.store.away import check_there
-from pulsar_spark.storage.store.store import path_of
+from pulsar_spark.storage.store.store import StrPath, path_of
 
 
 class Missing(NamedTuple):
@@ -92,9 +91,7 @@ def gaps(entry_ids: np.ndarray, first: int, last: int) -> list[tuple[int, int]]:
     return [(int(known[index]) + 1, int(known[index + 1]) - 1) for index in at]
 
 
-def missing_of(
-    table: str | os.PathLike, run: Run, wanted: EntryIds, present: Present, lost: Iterable[str]
-) -> Missing | None:
+def missing_of(table: StrPath, run: Run, wanted: EntryIds, present: Present, lost: Iterable[str]) -> Missing | None:
     """The *wanted* entries of *run* that are not *present*; None if none, or if trimmed."""
     check_there(table)
     if is_trimmed(table, run):
@@ -104,13 +101,13 @@ def missing_of(
     return Missing(messages, whole, parts, next(iter(lost), None)) if messages else None
 
 
-def is_trimmed(table: str | os.PathLike, run: Run) -> bool:
+def is_trimmed(table: StrPath, run: Run) -> bool:
     """Was the ledger of *run* trimmed?"""
     partition = partition_of(run.path)
     return run.ledger_id <= trimmed_ledgers(table, [partition])[partition]
 
 
-def lost_error(table: str | os.PathLike, run: Run, missing: Missing) -> MessagesLost:
+def lost_error(table: StrPath, run: Run, missing: Missing) -> MessagesLost:
     """The error that names lost entries of *run*."""
     ranges, partition = missing.entries, partition_of(run.path)
     named = ", ".join(
@@ -124,4 +121,4 @@ def lost_error(table: str | os.PathLike, run: Run, missing: Missing) -> Messages
         "missing, incomplete or damaged, but the table still refers to it; restore it, or skip them with 'pulsar-spark "
         "subscriptions skip-lost TOPIC -s SUBSCRIPTION'"
     )
-    return MessagesLost(text, str(path_of(table)), partition, run.ledger_id, tuple(ranges), missing.lost)
+    return MessagesLost(text, str(path_of(table)), partition, run.ledger_id, tuple(ranges), missing.lost or "")

@@ -27,7 +27,8 @@ AT_ONCE = 16
 
 Values = tuple[object, ...]
 _UNKNOWN = object()
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def common_values(table: AnyPath, runs: Sequence[Run], columns: Sequence[str]) -> list[Values | None]:
@@ -101,7 +102,7 @@ def _value(file: AddedFile, name: str) -> object | None:
     if low is None or type(low) is not type(high) or low != high:
         return _UNKNOWN
     try:
-        value = _instant(low) if pa.types.is_timestamp(kind) else low
+        value = _instant(str(low)) if pa.types.is_timestamp(kind) else low
         if pa.types.is_integer(kind) and type(value) is not int:
             return _UNKNOWN
         pa.scalar(value, kind)
@@ -110,9 +111,9 @@ def _value(file: AddedFile, name: str) -> object | None:
     return value
 
 
-def _instant(said: str) -> datetime:
+def _instant(text: str) -> datetime:
     """The instant; ValueError if perhaps beyond Python's calendar."""
-    found = instant_of(said)
+    found = instant_of(text)
     if found is None or is_beyond_calendar(found):
-        raise ValueError(said)
+        raise ValueError(text)
     return found

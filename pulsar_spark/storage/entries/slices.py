@@ -191,16 +191,19 @@ def _by_bounds(messages: DataFrame, found: list[Piece]) -> DataFrame:
         shift = piece.first_position - piece.first_entry_id
         alike.setdefault((piece.publish_id, piece.partition, shift, *piece[6:], piece.ledger_id), []).append(piece)
     inside = [_is_in(pieces) for pieces in alike.values()]
-    place = None
-    for (piece, *_), is_in in zip(alike.values(), inside, strict=True):
-        of_piece = F.struct(
+    places = [
+        F.struct(
             F.lit(piece.ledger_id).cast("bigint").alias("ledger_id"),
             F.lit(piece.first_position - piece.first_entry_id).cast("bigint").alias("shift"),
             F.lit(piece.redelivery_count).alias("redelivery_count"),
         )
-        place = F.when(is_in, of_piece) if place is None else place.when(is_in, of_piece)
-    if len(alike) == 1:
-        place = of_piece
+        for piece, *_ in alike.values()
+    ]
+    place = places[0]
+    if len(places) > 1:
+        place = F.when(inside[0], place)
+        for is_in, of_piece in zip(inside[1:], places[1:], strict=True):
+            place = place.when(is_in, of_piece)
     located = messages.filter(reduce(or_, inside)).withColumn("place", place)
     return _with_place(
         located, F.col("place.ledger_id"), F.col("place.shift") + F.col("entry_id"), F.col("place.redelivery_count")
@@ -303,7 +306,7 @@ def _around(found: list[Piece], firsts: np.ndarray, lasts: np.ndarray) -> Column
     widest = np.argsort(-gaps, kind="stable")[: MAX_BOUNDS - len(places)]
     is_first = np.append(True, groups[1:] != groups[:-1])
     is_first[1 + widest[gaps[widest] > WIDE_GAP]] = True
-    starts, bounds = np.flatnonzero(is_first), {}
+    starts, bounds = np.flatnonzero(is_first), dict[int, list[Piece]]()
     for start, last in zip(starts.tolist(), np.maximum.reduceat(lasts, starts).tolist()):
         bound = found[in_order[start]]._replace(last_entry_id=last, ack_set=None)
         bounds.setdefault(int(groups[start]), []).append(bound)

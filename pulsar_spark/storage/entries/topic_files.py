@@ -7,7 +7,6 @@ or damaged; rows in no file were deleted or trimmed. Source: the Delta protocol,
 
 import contextlib
 import errno
-import os
 import threading
 from bisect import bisect_right, insort
 from collections import OrderedDict
@@ -27,7 +26,7 @@ from pulsar_spark.storage.delta.scan import open_as_far_as_it_goes, open_table
 from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.storage.store.faults import is_fault_of_disk
-from pulsar_spark.storage.store.store import path_of, store_of
+from pulsar_spark.storage.store.store import StrPath, path_of, store_of
 
 MOST_LOOKS = 5000
 """Most commits that are searched for removes; instead of more, the table is opened."""
@@ -68,10 +67,13 @@ class _Snapshot(NamedTuple):
 class TopicFiles:
     """The files of one topic's table; safe for threads."""
 
-    def __init__(self, table: str | os.PathLike):
+    def __init__(self, table: StrPath):
         self._table, self._log = path_of(table), TableLog(table)
         self._lock = threading.Lock()
-        self._forget()
+        self._life: tuple | None = None
+        self._removing: list[int] = []
+        self._snapshot: _Snapshot | None = None
+        self._from = self._seen = -1
 
     def holders(self, path: str, publish_id: str, ledger_id: int) -> list[str]:
         """The files that now hold what publish commit *ledger_id* wrote to *path*, usually that."""
@@ -92,8 +94,8 @@ class TopicFiles:
             older = [number for number, is_newer in enumerate(found) if not is_newer]
             if older:
                 snapshot = self._snapshot_of(last)
-                for number, is_held in zip(older, snapshot.hold([files[number][0] for number in older])):
-                    found[number] = is_held
+                for number, is_there in zip(older, snapshot.hold([files[number][0] for number in older])):
+                    found[number] = is_there
             return found
 
     def holders_now(self, path: str, publish_id: str) -> list[str]:
@@ -114,12 +116,6 @@ class TopicFiles:
             self._snapshot = _snapshot(self._table, self._seen)
         return self._snapshot
 
-    def _forget(self) -> None:
-        self._life: tuple[int, int] | None = None
-        self._from = self._seen = -1
-        self._removing: list[int] = []
-        self._snapshot: _Snapshot | None = None
-
     def _follow(self, ledger_id: int) -> None:
         """Learn the later commits than *ledger_id* that remove."""
         try:
@@ -128,7 +124,7 @@ class TopicFiles:
             check_there(self._table)
             raise TopicNotFound(f"the topic at {str(self._table)!r} was deleted") from gone
         if self._from < 0 or (life != self._life and None not in (life, self._life)):
-            self._forget()
+            self._removing, self._snapshot = [], None
             self._from = self._seen = ledger_id
         self._life = life
         if ledger_id < self._from:
@@ -144,7 +140,8 @@ class TopicFiles:
             return versions[-1]
         for version in versions:
             try:
-                if not self._log.may_remove(version):
+                text = self._log.file(version).read_bytes()
+                if b'"remove"' not in text and b'"Overwrite"' not in text:
                     continue
                 commit = self._log.commit(version)
             except FileNotFoundError:
@@ -157,7 +154,7 @@ class TopicFiles:
         return versions[-1]
 
 
-def files_of(table: str | os.PathLike) -> TopicFiles:
+def files_of(table: StrPath) -> TopicFiles:
     """This process's cached view of a topic's files."""
     with _lock:
         found = _known.get(str(table))
@@ -170,7 +167,7 @@ def files_of(table: str | os.PathLike) -> TopicFiles:
 
 
 def read_where(
-    table: str | os.PathLike, path: str, publish_id: str, holders: list[str], read: Callable[[str], T]
+    table: StrPath, path: str, publish_id: str, holders: list[str], read: Callable[[str], T]
 ) -> tuple[list[T], list[str]]:
     """*read* for each of *holders*, or of the present ones if one is damaged (see :func:`is_damage`); and the lost
     files.
@@ -209,7 +206,7 @@ def raise_unless_damage(error: BaseException) -> None:
         raise error
 
 
-def is_there(file: str | os.PathLike) -> bool:
+def is_there(file: StrPath) -> bool:
     """Does a data file exist, with a Parquet file's end?"""
     try:
         return store_of(file).last_bytes(file, len(_FOOTER)) == _FOOTER
@@ -226,12 +223,12 @@ def partition_of(path: str) -> int:
     return int(partition_values(path).get("partition", -1))
 
 
-def live_files(table: str | os.PathLike) -> list[str]:
+def live_files(table: StrPath) -> list[str]:
     """Paths of all files in the table's present version."""
     return _snapshot(table, None).paths.to_pylist()
 
 
-def trimmed_ledgers(table: str | os.PathLike, partitions: Iterable[int]) -> dict[int, int]:
+def trimmed_ledgers(table: StrPath, partitions: Iterable[int]) -> dict[int, int]:
     """The last ledger that trimming took from each of *partitions*; 0 if none is gone."""
     with _opening(table):
         delta = open_as_far_as_it_goes(table)
@@ -239,7 +236,7 @@ def trimmed_ledgers(table: str | os.PathLike, partitions: Iterable[int]) -> dict
 
 
 @contextlib.contextmanager
-def _opening(table: str | os.PathLike) -> Iterator[None]:
+def _opening(table: StrPath) -> Iterator[None]:
     try:
         yield
     except TableNotFoundError as gone:
@@ -251,7 +248,7 @@ def _opening(table: str | os.PathLike) -> Iterator[None]:
         raise CorruptState(f"{str(table)!r}: the table cannot be opened ({broken}); {DOCTOR}") from broken
 
 
-def _snapshot(table: str | os.PathLike, version: int | None) -> _Snapshot:
+def _snapshot(table: StrPath, version: int | None) -> _Snapshot:
     with _opening(table):
         opened = open_as_far_as_it_goes(table) if version is None else open_table(table, version)
         files = pa.table(opened.get_add_actions(flatten=True))

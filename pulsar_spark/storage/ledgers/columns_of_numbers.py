@@ -14,7 +14,7 @@ class Columns:
     """
 
     def __init__(self, **types: type):
-        self._columns = {name: np.empty(0, kind) for name, kind in types.items()}
+        self._columns: dict[str, np.ndarray] = {name: np.empty(0, kind) for name, kind in types.items()}
         self._length = 0
 
     def __len__(self) -> int:

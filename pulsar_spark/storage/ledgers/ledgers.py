@@ -4,6 +4,7 @@ It is a projection of ``messages`` (see storage.ledgers.publishes), so rows writ
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -88,7 +89,7 @@ def by_partition(rows: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
             yield topic_id, partition, runs
 
 
-def groups(rows: pa.Table, name: str) -> Iterator[tuple[object, pa.Table]]:
+def groups(rows: pa.Table, name: str) -> Iterator[tuple[Any, pa.Table]]:
     """(value, rows) of every value of a column without nulls."""
     least, most = pc.min_max(rows[name]).as_py().values()
     if least == most:
@@ -106,4 +107,4 @@ def runs_of(rows: pa.Table) -> Iterator[tuple[str, int, Run]]:
     rows = rows.filter(pc.greater(rows["first_position"], NO_POSITION))
     columns = [rows.column(name).to_pylist() for name in ("topic_id", "partition", *Run._fields)]
     for topic_id, partition, *fields in sorted(zip(*columns), key=lambda row: (row[0], row[1], row[2])):
-        yield topic_id, partition, Run(*fields)
+        yield topic_id, partition, Run._make(fields)

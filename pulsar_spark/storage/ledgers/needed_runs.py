@@ -43,7 +43,8 @@ class NeededRuns:
         """The runs behind the past."""
         self.delayed: dict[Place, pa.Table] = {}
         """All runs with delayed entries."""
-        rows, delayed, passed = defaultdict(list), defaultdict(list), defaultdict(_Passed)
+        rows, delayed = defaultdict[Place, list](list), defaultdict[Place, list](list)
+        passed = defaultdict[Place, _Passed](_Passed)
         for some in _steps(opened, LEDGERS.schema.names):
             for topic_id, partition, runs in by_partition(some):
                 place = topic_id, partition
@@ -79,7 +80,7 @@ def runs_from(path: AnyPath, topic_id: str, partition: int, first: int = 0, belo
 
 def passed_paths(path: AnyPath, topic_id: str, firsts: Mapping[int, int], among: set[str]) -> set[str]:
     """Files *among* a topic's whose runs in the partitions of *firsts* all end before the first needed position."""
-    passed, needed = set(), set()
+    passed, needed = set[str](), set[str]()
     for partition, runs in _runs_of_topic(open_table(path), topic_id, ["path", "first_position", "entries"]):
         runs = runs.filter(pc.is_in(runs["path"], pa.array(among, pa.string())))
         is_passed = pc.less_equal(pc.add(runs["first_position"], runs["entries"]), firsts.get(partition, 0))
@@ -135,8 +136,8 @@ def _between(topic_id: str, partition: int, first: int, below: int) -> list[Term
 
 def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, PartitionLedgers]:
     """The last runs of each of a topic's partitions, *count* to twice as many; all if some are missing."""
-    path, found = path_of(folder_of(opened)), {}
-    begins, passed = _begins(opened, topic_id, count), defaultdict(_Passed)
+    path, found = path_of(folder_of(opened)), dict[int, PartitionLedgers]()
+    begins, passed = _begins(opened, topic_id, count), defaultdict[int, _Passed](_Passed)
     for partition, runs in _runs_of_topic(opened, topic_id, _NUMBERS):
         passed[partition].add(runs.filter(pc.less(runs["first_position"], begins[partition])))
     for partition, seen in passed.items():
@@ -150,7 +151,7 @@ def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, Partit
 
 def _begins(opened: DeltaTable, topic_id: str, count: int) -> dict[int, int]:
     """Where each partition's last *count* runs begin; 0 if at most twice as many."""
-    firsts = defaultdict(list)
+    firsts = defaultdict[int, list](list)
     for partition, runs in _runs_of_topic(opened, topic_id, ["first_position"]):
         firsts[partition].append(numbers(runs["first_position"].combine_chunks()))
     begins = {}

@@ -4,15 +4,12 @@ objects.
 
 from array import array
 from collections.abc import Callable
-from datetime import datetime
 from functools import cache
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from pulsar_spark.protocol.delays.instants import from_micros, to_micros
 
 _NULLS = 1 << 16
 
@@ -20,11 +17,11 @@ _NULLS = 1 << 16
 class Column(Protocol):
     """Values are appended, and found by index, the last at -1."""
 
-    def append(self, value: object) -> None: ...
+    def append(self, value: Any) -> None: ...
 
     def extend(self, values: pa.Array) -> None: ...
 
-    def __getitem__(self, index: int) -> object: ...
+    def __getitem__(self, index: int) -> Any: ...
 
     def drop_first(self, count: int) -> None:
         """Drop the first *count*."""
@@ -94,7 +91,7 @@ class Flags:
 class Optional:
     """Values packed as 64-bit numbers, or None; 9 bytes each."""
 
-    def __init__(self, pack: Callable[[object], int] = int, unpack: Callable[[int], object] = int):
+    def __init__(self, pack: Callable[[Any], int] = int, unpack: Callable[[int], Any] = int):
         self._numbers, self._is_there, self._pack, self._unpack = array("q"), Flags(), pack, unpack
 
     def append(self, value: object | None) -> None:
@@ -113,7 +110,7 @@ class Optional:
         self._numbers[:0] = other._numbers
         self._is_there.put_before(other._is_there)
 
-    def __getitem__(self, index: int) -> object | None:
+    def __getitem__(self, index: int) -> Any:
         return self._unpack(self._numbers[index]) if self._is_there[index] else None
 
     def part(self, begin: int, end: int, missing: int) -> np.ndarray:
@@ -127,16 +124,6 @@ def numbers(values: pa.Array) -> np.ndarray:
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.timestamp("us", values.type.tz))
     return pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
-
-
-class Instants(Optional):
-    """Datetimes in UTC, or None."""
-
-    def __init__(self):
-        super().__init__(to_micros, from_micros)
-
-    def __getitem__(self, index: int) -> datetime | None:
-        return super().__getitem__(index)
 
 
 def null_column(rows: int, kind: pa.DataType) -> pa.ChunkedArray:

@@ -6,24 +6,20 @@ Runs that all cursors have passed are dropped, and read again after a seek back,
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.protocol.delays.instants import from_micros, to_micros
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.protocol.topics.numbering import Run
-from pulsar_spark.storage.ledgers.packed_columns import Column, Flags, Instants, Optional, Texts, numbers
+from pulsar_spark.storage.ledgers.packed_columns import Column, Flags, Optional, Texts, numbers
 
 FEW = 1024
 """Fewer runs than this stay in memory."""
-_OTHERS = dict.fromkeys(("publish_id", "path"), Texts)
-_OTHERS |= dict.fromkeys(("min_publish_time", "max_publish_time"), Instants)
-_OTHERS |= dict.fromkeys(("has_delayed", "has_chunks", "has_keys", "has_encoded"), Flags)
-_OTHERS |= dict.fromkeys(("delayed_after", "chunks_from"), Optional)
-"""Fields of a run that are not numbers, and their column types."""
 
 
 class Past(NamedTuple):
@@ -65,9 +61,24 @@ class PartitionLedgers:
         self._past, self._read = past, read
         self._numbers = {name: array("q") for name in ("first_position", "entries", "batch_size", "ledger_id")}
         self._numbers |= {name: array("q") for name in ("first_entry_id", "bytes", "messages_before")}
-        self._others: dict[str, Column] = {name: made() for name, made in _OTHERS.items()}
+        self._has_delayed, self._has_chunks, self._delayed_after = Flags(), Flags(), Optional()
+        self._others: dict[str, Column] = {
+            "publish_id": Texts(),
+            "path": Texts(),
+            "min_publish_time": Optional(to_micros, from_micros),
+            "max_publish_time": Optional(to_micros, from_micros),
+            "has_delayed": self._has_delayed,
+            "has_chunks": self._has_chunks,
+            "has_keys": Flags(),
+            "has_encoded": Flags(),
+            "delayed_after": self._delayed_after,
+            "chunks_from": Optional(),
+        }
+        """Fields of a run that are not numbers."""
         self._firsts, self._ledger_ids = self._numbers["first_position"], self._numbers["ledger_id"]
-        self._columns = [self._numbers[name] if name in self._numbers else self._others[name] for name in Run._fields]
+        self._columns: list[Any] = [
+            self._numbers[name] if name in self._numbers else self._others[name] for name in Run._fields
+        ]
         self.last_delayed_position = past.last_delayed_position
         """Behind it there are no entries that wait for their deliver time (protocol.delays)."""
         self.last_chunk_position = past.last_chunk_position
@@ -82,7 +93,7 @@ class PartitionLedgers:
         if not -len(self) <= index < len(self):
             raise IndexError(index)
         at = self._at(index % len(self))
-        return Run(*(column[at] for column in self._columns))
+        return Run._make(column[at] for column in self._columns)
 
     def _at(self, index: int) -> int:
         """The place in memory of a run's index."""
@@ -116,7 +127,7 @@ class PartitionLedgers:
             )
         self._numbers["messages_before"].append(self.messages_before(run.first_position))
         for column, value in zip(self._columns, run):
-            column.append(value or 0 if type(column) is array else value)
+            column.append(value or 0 if isinstance(column, array) else value)
         if run.delayed_after is not None:
             self.last_delayed_position = run.last_position
         if run.may_have_chunks:
@@ -136,8 +147,8 @@ class PartitionLedgers:
             return
         messages = known["entries"] * known["batch_size"]
         known["messages_before"] = np.cumsum(messages) - messages + messages_before
-        for name, column in self._numbers.items():
-            column.frombytes(known[name].astype(np.int64).tobytes())
+        for name, packed in self._numbers.items():
+            packed.frombytes(known[name].astype(np.int64).tobytes())
         for name, column in self._others.items():
             column.extend(columns[name])
         delayed = np.flatnonzero(columns["delayed_after"].is_valid().to_numpy(zero_copy_only=False))
@@ -170,8 +181,8 @@ class PartitionLedgers:
         gone = bisect_left(self._chunk_runs, self._past.runs + count)
         last_chunk = self[self._chunk_runs[gone - 1]].last_position if gone else self._past.last_chunk_position
         past = Past(self._past.runs + count, end, self._ledger_ids[count - 1], self.messages_before(end), last_chunk)
-        for column in self._numbers.values():
-            del column[:count]
+        for packed in self._numbers.values():
+            del packed[:count]
         for column in self._others.values():
             column.drop_first(count)
         del self._chunk_runs[:gone]
@@ -179,7 +190,7 @@ class PartitionLedgers:
 
     def recall(self) -> None:
         """Read all runs that are not in memory."""
-        if not self._past.runs:
+        if not self._past.runs or self._read is None:
             return
         before = PartitionLedgers()
         before.extend(self._read(self._past.end_position))
@@ -188,8 +199,8 @@ class PartitionLedgers:
                 f"{len(before)} runs of a topic partition end at position {before.end_position}, there were "
                 f"{self._past.runs} up to {self._past.end_position}: {DOCTOR}"
             )
-        for name, column in self._numbers.items():
-            column[:0] = before._numbers[name]
+        for name, packed in self._numbers.items():
+            packed[:0] = before._numbers[name]
         for name, column in self._others.items():
             column.put_before(before._others[name])
         self._chunk_runs[:0] = before._chunk_runs
@@ -248,19 +259,7 @@ class PartitionLedgers:
 
     def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
         """Runs with positions of the ordered, disjoint *spans* (first, last), each with its parts of them."""
-        run, until, end, parts = None, -1, self.end_position - 1, []
-        for first, last in spans:
-            last = min(last, end)
-            while first <= last:
-                if run is None or first > until:
-                    if parts:
-                        yield run, parts
-                    run, parts = next(self.overlapping(first, first)), []
-                    until = run.last_position
-                parts.append((first, min(last, until)))
-                first = until + 1
-        if parts:
-            yield run, parts
+        return spans_by_run(self, spans)
 
     def stretches(self, first: int, last: int) -> Stretches:
         """Runs cut to positions *first*..*last*, as columns; :class:`CorruptState` if one is not numbered."""
@@ -270,14 +269,13 @@ class PartitionLedgers:
         firsts, entries, sizes = (
             np.frombuffer(self._numbers[name][here], np.int64) for name in ("first_position", "entries", "batch_size")
         )
-        others = {name: self._others[name] for name in ("has_delayed", "has_chunks", "delayed_after")}
         return Stretches(
             np.maximum(firsts, first),
             np.minimum(firsts + entries - 1, last),
             sizes,
-            others["has_delayed"].part(here.start, here.stop),
-            others["has_chunks"].part(here.start, here.stop) & (sizes == 1),
-            others["delayed_after"].part(here.start, here.stop, MAX_LONG),
+            self._has_delayed.part(here.start, here.stop),
+            self._has_chunks.part(here.start, here.stop) & (sizes == 1),
+            self._delayed_after.part(here.start, here.stop, MAX_LONG),
         )
 
     def batch_sizes(self, positions: np.ndarray) -> np.ndarray:
@@ -299,7 +297,34 @@ class PartitionLedgers:
         return self._numbers["messages_before"][at] + entries * self._numbers["batch_size"][at]
 
 
-class _Runs(Sequence):
+class HasRuns(Protocol):
+    """Runs in order of position."""
+
+    @property
+    def end_position(self) -> int: ...
+    def overlapping(self, first: int, last: int) -> Iterator[Run]: ...
+
+
+def spans_by_run(ledgers: HasRuns, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
+    """The runs with positions of the ordered, disjoint *spans* (first, last), each with its parts of them."""
+    found: list[tuple[Run, list[tuple[int, int]]]] = []
+    until, end = -1, ledgers.end_position - 1
+    for first, last in spans:
+        last = min(last, end)
+        while first <= last:
+            if first > until:
+                run = next(ledgers.overlapping(first, last), None)
+                if run is None:
+                    break
+                yield from found
+                found, until = [(run, [])], run.last_position
+            run, parts = found[0]
+            parts.append((max(first, run.first_position), min(last, until)))
+            first = until + 1
+    yield from found
+
+
+class _Runs(Sequence[Run]):
     """The runs of a partition, each made on access."""
 
     def __init__(self, ledgers: PartitionLedgers):
@@ -308,6 +333,10 @@ class _Runs(Sequence):
     def __len__(self) -> int:
         return len(self._ledgers)
 
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Run]: ...
     def __getitem__(self, index: int | slice) -> Run | list[Run]:
         if isinstance(index, slice):
             return [self._ledgers[at] for at in range(*index.indices(len(self)))]
@@ -315,4 +344,4 @@ class _Runs(Sequence):
 
 
 def _runs(rows: pa.Table) -> Iterator[Run]:
-    yield from (Run(*fields) for fields in zip(*(rows.column(name).to_pylist() for name in Run._fields)))
+    yield from (Run._make(fields) for fields in zip(*(rows.column(name).to_pylist() for name in Run._fields)))

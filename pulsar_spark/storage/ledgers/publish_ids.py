@@ -21,10 +21,12 @@ class PublishIds:
     def __contains__(self, publish_id: str) -> bool:
         if publish_id in self._new:
             return True
+        if self._is_there is None:
+            return False
         self._sort()
         known = hash(publish_id)
         at = np.searchsorted(self._hashes, known)
-        return at < len(self._hashes) and self._hashes[at] == known and self._is_there(publish_id)
+        return bool(at < len(self._hashes) and self._hashes[at] == known) and self._is_there(publish_id)
 
     def update(self, publish_ids: Iterable[str]) -> None:
         """Add ids."""

@@ -56,10 +56,11 @@ def is_published_before(table: AnyPath, ledgers: PartitionLedgers, position: int
 
 def _publish_times(table: AnyPath, run: Run) -> Iterator[tuple[int, datetime]]:
     """(position, publish time) of the run's entries; the run's latest for lost ones."""
+    latest = run.max_publish_time
     for rows in EntryReader().read(table, run, columns=["publish_time"]):
         if isinstance(rows, Missing):
-            for entry_id in (entry_id for stretch in rows.whole for entry_id in stretch) if rows.is_lost else ():
-                yield entry_id + run.to_position, run.max_publish_time
+            if rows.is_lost and latest is not None:
+                yield from ((entry_id + run.to_position, latest) for stretch in rows.whole for entry_id in stretch)
             continue
         for position, published in zip(rows["position"].to_pylist(), rows["publish_time"].to_pylist()):
             if published is not None:

@@ -66,11 +66,12 @@ def published_files(table: AnyPath, commit: Commit, partitions: int | None = Non
     """The files of a publish commit, as far as the log shows; else none."""
     if not commit.added or commit.removed or commit.is_overwrite:
         return []
-    files = [
+    described = [
         _published_file(table, commit.version, file) for file in commit.added if file.rows or not file.has_statistics
     ]
+    files = [file for file in described if file is not None]
     is_publish = (
-        None not in files
+        len(files) == len(described)
         and len({file.publish_id for file in files}) == 1
         and all(file.batch_size is None or file.batch_size * file.entries == file.rows for file in files)
     )
@@ -111,32 +112,32 @@ def _are_partitions(table: AnyPath, files: list[PublishedFile], partitions: int 
 def _published_file(table: AnyPath, version: int, file: AddedFile) -> PublishedFile | None:
     """What numbering needs of a file; None if it is not surely one publish's."""
     try:
-        said = _statistics_of(file)
+        found = _statistics_of(file)
     except (TypeError, ValueError) as broken:
         raise CorruptState(
             f"{table}: commit {version}: the statistics of file {file.path!r} are not plausible ({broken})"
         ) from broken
     if (
-        len(said.bounds) < 4
-        or len(said.publish_ids) < 2
-        or said.publish_ids[0] != said.publish_ids[1]
-        or any(said.nulls.get(name) for name in ("publish_id", "entry_id", "batch_size"))
+        len(found.bounds) < 4
+        or len(found.publish_ids) < 2
+        or found.publish_ids[0] != found.publish_ids[1]
+        or any(found.nulls.get(name) for name in ("publish_id", "entry_id", "batch_size"))
     ):
         return None
-    first, last, smallest, largest = said.bounds
+    first, last, smallest, largest = found.bounds
 
     def may_have(column: str, unless_known: bool) -> bool:
-        return said.nulls[column] < file.rows if column in said.nulls else unless_known
+        return found.nulls[column] < file.rows if column in found.nulls else unless_known
 
     return PublishedFile(
-        said.partition,
-        said.publish_ids[0],
+        found.partition,
+        found.publish_ids[0],
         first,
         last,
         file.rows,
         smallest if smallest == largest else None,
         file.path,
-        *said.times,
+        *found.times,
         file.size,
         may_have("deliver_at_time", False),
         may_have("uuid", False),
@@ -158,7 +159,7 @@ class _Statistics(NamedTuple):
 def _statistics_of(file: AddedFile) -> _Statistics:
     """Parse a file's statistics; TypeError or ValueError if impossible."""
     low, high, nulls = file.min_values, file.max_values, file.null_counts
-    partition = int(file.partition_values["partition"]) if "partition" in file.partition_values else -1
+    partition = int(file.partition_values.get("partition") or -1)
     if nulls.get("batch_size") == file.rows:
         low, high, nulls = (
             {**low, "batch_size": 1},
@@ -192,17 +193,18 @@ def _entry_batch_sizes(table: AnyPath, file: PublishedFile, ledger_id: int) -> l
     """
     names, entries = ["entry_id", "batch_size"], file.entries
     try:
-        sizes = _sizes(read_file(table, file.path, MESSAGES.schema, names))
+        stored = _sizes(read_file(table, file.path, MESSAGES.schema, names))
     except READ_ERRORS as error:
         raise_unless_damage(error)
-        sizes = {}
+        stored = {}
         for rows in EntryReader().read(table, file.as_run(ledger_id), columns=names):
             if not isinstance(rows, Missing):
-                sizes |= {entry_id: size for entry_id, size in _sizes(rows).items() if size is not None and size > 0}
-        unknown = entries - len(sizes)
-        if sum(sizes.values()) + unknown > file.rows or (not unknown and sum(sizes.values()) < file.rows):
-            sizes = {}  # the rows were changed when they were rewritten
-    if None in sizes or None in sizes.values() or entries > file.rows:
+                stored |= {entry_id: size for entry_id, size in _sizes(rows).items() if size is not None and size > 0}
+        unknown, messages = entries - len(stored), sum(size or 0 for size in stored.values())
+        if messages + unknown > file.rows or (not unknown and messages < file.rows):
+            stored = {}  # the rows were changed when they were rewritten
+    sizes = {entry_id: size for entry_id, size in stored.items() if entry_id is not None and size is not None}
+    if len(sizes) < len(stored) or entries > file.rows:
         raise NotAPublish(
             f"file {file.path!r}: {file.rows} rows do not make up entries {file.first_entry_id} to {file.last_entry_id}"
         )
@@ -213,5 +215,5 @@ def _entry_batch_sizes(table: AnyPath, file: PublishedFile, ledger_id: int) -> l
     return [sizes[entry_id] for entry_id in sorted(sizes)]
 
 
-def _sizes(rows: pa.Table) -> dict[int, int | None]:
+def _sizes(rows: pa.Table) -> dict[int | None, int | None]:
     return dict(zip(rows["entry_id"].to_pylist(), rows["batch_size"].to_pylist()))

@@ -35,7 +35,7 @@ class MissingNumbers(NamedTuple):
 
 def missing_numbers(layout: Layout) -> MissingNumbers:
     """What ``ledgers`` lacks, for all topics of a bundle."""
-    missing, known = MissingNumbers([], []), defaultdict(list)
+    missing, known = MissingNumbers([], []), defaultdict[str, Numbered](list)
     rows, _ = read_ledgers(layout.broker_table(LEDGERS.name))
     for topic_id, partition, run in runs_of(rows):
         known[topic_id].append((partition, run))
@@ -57,7 +57,7 @@ def _lacking(table: AnyPath, topic_id: str, latest: LatestRows, known: Numbered)
         return []
     numbered = _numbered(table, begins, until, {run.publish_id for _, run in known if run.ledger_id < begins})
     if begins > 1:
-        entries = Counter()
+        entries = Counter[int]()
         for partition, run in numbered:
             entries[partition] += run.entries
         firsts = {
@@ -80,7 +80,8 @@ def _lacking(table: AnyPath, topic_id: str, latest: LatestRows, known: Numbered)
 
 def _numbered(table: AnyPath, begins: int, until: int, seen: set[str]) -> Numbered:
     """Runs of commits *begins* to *until*, numbered from 0."""
-    ends, found, partitions = {}, [], read_definition(table).properties.get("partitions")
+    ends, found = dict[int, int](), Numbered()
+    partitions = read_definition(table).properties.get("partitions")
     for commit in TableLog(table).commits(begins - 1, until):
         for partition, runs in number_commit(table, commit, ends, seen, partitions).items():
             ends[partition] = runs[-1].last_position + 1 if runs else ends.get(partition, 0)
@@ -90,7 +91,7 @@ def _numbered(table: AnyPath, begins: int, until: int, seen: set[str]) -> Number
 
 def _gaps(topic: TopicName, numbered: Numbered) -> Iterator[str]:
     """Reports of a topic's unknown positions."""
-    ends = Counter()
+    ends = Counter[int]()
     for partition, run in sorted(numbered, key=lambda each: (each[0], each[1].first_position)):
         if run.first_position > ends[partition]:
             yield (

@@ -31,7 +31,7 @@ os.register_at_fork(after_in_child=_forked)
 def module_lock() -> threading.Lock:
     """A lock for a module that is free in a forked child."""
     lock = threading.Lock()
-    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # as the standard library does
+    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]  # as the standard library does
     return lock
 
 

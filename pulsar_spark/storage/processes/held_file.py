@@ -21,7 +21,7 @@ from pulsar_spark.storage.processes.this_machine import runs
 from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.storage.store.object_path import ObjectPath
 from pulsar_spark.storage.store.small_file import parse_object, process_id_of, read_small
-from pulsar_spark.storage.store.store import AnyPath, store_of
+from pulsar_spark.storage.store.store import AnyPath
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 """Read-only is enough for a lock, and allows remounting the file system read-only."""
@@ -45,32 +45,28 @@ class HeldFile:
     """A file with *more* content, locked until :meth:`end`; no file is left if it cannot be locked."""
 
     def __init__(self, path: Path, more: dict | None = None):
-        self._path, self._file = path, None
+        self.path = path
+        self._file: int | None = None
         try:
-            check_there(self._path)
-            self._path.parent.mkdir(exist_ok=True)
+            check_there(path)
+            path.parent.mkdir(exist_ok=True)
             self._hold(more or {})
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
-        if self._file is None or not _is_locked(self._path):
-            self._path.unlink(missing_ok=True)
+        if self._file is None or not _is_locked(self.path):
+            self.path.unlink(missing_ok=True)
             self.close()
         _held.add(self)
-
-    @property
-    def path(self) -> Path:
-        """The file's path."""
-        return self._path
 
     def _hold(self, more: dict) -> None:
         """Take the lock, then write the content; again if another process removed the file in between."""
         while self._file is None:
-            file = os.open(self._path, _FLAGS | os.O_CREAT, 0o644)
+            file = os.open(self.path, _FLAGS | os.O_CREAT, 0o644)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if os.fstat(file).st_nlink:
-                    self._path.write_text(json.dumps({**machine(), "pid": os.getpid(), "process": _process, **more}))
+                    self.path.write_text(json.dumps({**machine(), "pid": os.getpid(), "process": _process, **more}))
                     self._file = file
             finally:
                 if self._file is None:
@@ -89,7 +85,7 @@ class HeldFile:
     def end(self) -> None:
         """Remove the file; a second call does nothing."""
         if self._file is not None:
-            self._path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
             self.close()
 
     def close(self) -> None:
@@ -130,7 +126,7 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def has_holder_ended(path: AnyPath | None, do: Callable[[Path], None] = lambda path: None) -> bool:
+def has_holder_ended(path: AnyPath | None, do: Callable[[AnyPath], None] = lambda path: None) -> bool:
     """Whether the file's process has certainly ended; calls *do* under the lock if so.
 
     False for files of this process or other machines, or if it cannot be opened. In object stores, a process of this
@@ -138,7 +134,7 @@ def has_holder_ended(path: AnyPath | None, do: Callable[[Path], None] = lambda p
     """
     if path is None:
         return False
-    if not store_of(path).is_local:
+    if isinstance(path, ObjectPath):
         return _has_ended(path, do)
     with opened(path) as file:
         if file is None:
@@ -153,11 +149,11 @@ def has_holder_ended(path: AnyPath | None, do: Callable[[Path], None] = lambda p
             return False
 
 
-def _has_ended(path: ObjectPath, do: Callable[[ObjectPath], None]) -> bool:
+def _has_ended(path: ObjectPath, do: Callable[[AnyPath], None]) -> bool:
     try:
         content = read_small(path)
-        said = parse_object(content) if is_of_another_process_here(content) else {}
-        has_ended = bool(said) and said.get("pids") == _numbers() and not runs(said["pid"])
+        named = parse_object(content) if is_of_another_process_here(content) else {}
+        has_ended = bool(named) and named.get("pids") == _numbers() and not runs(named["pid"])
         if has_ended:
             do(path)
     except OSError:
@@ -166,10 +162,10 @@ def _has_ended(path: ObjectPath, do: Callable[[ObjectPath], None]) -> bool:
 
 
 @contextlib.contextmanager
-def opened(path: Path | None) -> Iterator[int | None]:
+def opened(path: AnyPath | None) -> Iterator[int | None]:
     """The file at *path*, open for reading; None if it cannot be opened."""
     try:
-        file = os.open(path, _FLAGS) if path else None
+        file = os.open(path, _FLAGS) if isinstance(path, Path) else None
     except OSError:
         file = None
     try:
@@ -180,13 +176,13 @@ def opened(path: Path | None) -> Iterator[int | None]:
 
 
 @contextlib.contextmanager
-def try_hold(path: Path, *, alone: bool) -> Iterator[tuple[int, bool]]:
-    """An open file, and whether its lock was free; without locks in the file system it counts as free.
+def try_hold(path: AnyPath, *, alone: bool) -> Iterator[tuple[int, bool]]:
+    """An open file of a local disk, and whether its lock was free; without locks in the file system it counts as free.
 
     *alone*: an exclusive lock, for writing, and the file is created; otherwise a shared one, for reading.
     """
     flags, kind = (os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) if alone else (os.O_RDONLY, fcntl.LOCK_SH)
-    file = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    file = os.open(str(path), flags | os.O_CLOEXEC, 0o644)
     try:
         yield file, _is_granted(file, kind)
     finally:
@@ -219,8 +215,8 @@ def _is_locked(path: Path) -> bool:
 def is_of_another_process_here(content: bytes) -> bool:
     """Whether the content names another process of this machine."""
     try:
-        said = parse_object(content)
-        is_of_this_one = process_id_of(said) == os.getpid() and said.get("process", _process) == _process
-        return {name: said.get(name) for name in ("host", "boot")} == machine() and not is_of_this_one
+        named = parse_object(content)
+        is_of_this_one = process_id_of(named) == os.getpid() and named.get("process", _process) == _process
+        return {name: named.get(name) for name in ("host", "boot")} == machine() and not is_of_this_one
     except ValueError:
         return False

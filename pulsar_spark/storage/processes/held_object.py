@@ -13,17 +13,17 @@ from pulsar_spark.storage.store.object_path import ObjectPath
 
 
 class HeldObject:
-    """An object with content *said*, from its creation until :meth:`end`."""
+    """An object with *content*, from its creation until :meth:`end`."""
 
-    def __init__(self, path: ObjectPath, said: dict):
-        self.path, self._content, self._opened_under = path, {**said, "pid": os.getpid()}, forks.generation
+    def __init__(self, path: ObjectPath, content: dict):
+        self.path, self._content, self._opened_under = path, {**content, "pid": os.getpid()}, forks.generation
         self._known: dict[str, str] | None = None
-        self._is_ended = not self._say()
+        self._is_ended = not self._put()
 
     def touch(self) -> bool:
         """Renew the object; False if it is gone."""
         try:
-            return self._is_mine and self._say()
+            return self._is_mine and self._put()
         except OSError:
             return False
 
@@ -38,9 +38,9 @@ class HeldObject:
     def _is_mine(self) -> bool:
         return not self._is_ended and self._opened_under == forks.generation
 
-    def _say(self) -> bool:
+    def _put(self) -> bool:
         content = json.dumps({**self._content, "sign": uuid.uuid4().hex}).encode()
         if not self.path.store.put_over(self.path, content, self._known):
             return False
-        self._known = self.path.store.known(self.path)
+        self._known = self.path.store.get_stamped(self.path)[1]
         return True

@@ -40,7 +40,8 @@ class BundleLease:
 
     def holder(self) -> Holder | None:
         """The live holder, or None."""
-        return self._held(self._file.read())
+        current = self._file.read()
+        return current if self._file.is_alive(current) else None
 
     def sure_holder(self, pause: Callable[[float], None] = time.sleep) -> Holder | None:
         """The live holder; waits, in an object store, to see a renewal."""
@@ -57,7 +58,7 @@ class BundleLease:
             self.is_wanted = False
             if self._is_others(current):
                 return None
-            wanted = current.wanted if hands_over and self._held(current) else None
+            wanted = current.wanted if hands_over and current is not None and self._file.is_alive(current) else None
             self.is_wanted = wanted is not None
             return {**self._content(is_held=True), **({"wanted": wanted} if wanted else {})}
 
@@ -67,7 +68,7 @@ class BundleLease:
         """End this broker's lease, or pass it to the broker that wants it."""
 
         def ended(current: Holder | None) -> dict | None:
-            if not self._held(current) or self._is_others(current):
+            if current is None or not self._file.is_alive(current) or self._is_others(current):
                 return None
             return {**current.wanted, "is_held": True} if current.wanted else self._content(is_held=False)
 
@@ -78,7 +79,7 @@ class BundleLease:
         me = {"broker_id": self.broker_id, "host": socket.gethostname(), "pid": os.getpid()}
 
         def requested(current: Holder | None) -> dict | None:
-            if not self._is_others(current) or current.wanted not in (None, me):
+            if current is None or not self._is_others(current) or current.wanted not in (None, me):
                 return None
             return {**current._asdict(), "wanted": me, "is_held": True}
 
@@ -88,7 +89,7 @@ class BundleLease:
         """Withdraw that wish."""
 
         def withdrawn(current: Holder | None) -> dict | None:
-            if not self._is_others(current) or not self.has_requested(current):
+            if current is None or not self._is_others(current) or not self.has_requested(current):
                 return None
             return {name: value for name, value in current._asdict().items() if name != "wanted"} | {"is_held": True}
 
@@ -98,12 +99,8 @@ class BundleLease:
         """Does the lease still have this broker's wish?"""
         return holder.wanted is not None and holder.wanted.get("broker_id") == self.broker_id
 
-    def _held(self, current: Holder | None) -> Holder | None:
-        return current if self._file.is_held(current) else None
-
     def _is_others(self, current: Holder | None) -> bool:
-        holder = self._held(current)
-        return holder is not None and holder.broker_id != self.broker_id
+        return current is not None and self._file.is_alive(current) and current.broker_id != self.broker_id
 
     def _content(self, *, is_held: bool) -> dict:
         return {"broker_id": self.broker_id, "is_held": is_held}

@@ -9,8 +9,8 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.processes.this_machine import runs
@@ -26,7 +26,19 @@ from pulsar_spark.storage.store.small_file import (
 )
 from pulsar_spark.storage.store.store import AnyPath, store_of
 
-Fields = TypeVar("Said", bound=NamedTuple)
+
+class Lease(Protocol):
+    """A named tuple's fields that every lease has; ``until`` is Unix time."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def until(self) -> float: ...
+
+
+Fields = TypeVar("Fields", bound=Lease)
 LAST_INSTANT = 253_402_300_799
 """The end of the year 9999, in seconds since 1970."""
 FARTHEST_SECONDS = 24 * 60 * 60
@@ -46,6 +58,7 @@ class LeaseFile(Generic[Fields]):
         clock: Callable[[], float] = time.monotonic,
     ):
         self.path, self._kind, self._seconds, self._clock = path, kind, seconds, clock
+        self._optional: Mapping[str, object] = getattr(kind, "_field_defaults", {})
         self._store = store_of(path)
         self._seen: tuple[Fields, float] | None = None
         self.is_certain_at_once = self._store.is_local
@@ -58,14 +71,14 @@ class LeaseFile(Generic[Fields]):
         except FileNotFoundError:
             return None
 
-    def is_held(self, said: Fields | None) -> bool:
-        """Is the lease *said* still alive?"""
-        if said is None or said.until == 0:
+    def is_alive(self, lease: Fields | None) -> bool:
+        """Has *lease*, the content, not ended?"""
+        if lease is None or lease.until == 0:
             return False
         if self._store.is_local:
-            return said.until > time.time() and (said.host != socket.gethostname() or runs(said.pid))
-        if self._seen is None or self._seen[0] != said:
-            self._seen = said, self._clock()
+            return lease.until > time.time() and (lease.host != socket.gethostname() or runs(lease.pid))
+        if self._seen is None or self._seen[0] != lease:
+            self._seen = lease, self._clock()
         return self._clock() - self._seen[1] < self._seconds()
 
     def change(self, decide: Callable[[Fields | None], dict[str, Any] | None]) -> bool:
@@ -75,12 +88,14 @@ class LeaseFile(Generic[Fields]):
 
         def text(content: bytes | None) -> str | None:
             found, is_readable = (None, True) if content is None else self._parsed(content)
-            said = decide(found)
-            if said is None:
+            changed = decide(found)
+            if changed is None:
                 return None
             if not is_readable:
                 keep_aside(self.path)
-            return self._text(said)
+            is_held = changed.pop("is_held")
+            of_here = {"host": socket.gethostname(), "pid": os.getpid(), **changed}
+            return json.dumps(of_here | {"until": time.time() + self._seconds() if is_held else 0.0})
 
         check_there(self.path)
         return self._store.change(self.path, text)
@@ -93,40 +108,35 @@ class LeaseFile(Generic[Fields]):
             say_unreadable(self.path, content, why, "it is treated as an ended lease")
             return None, False
 
-    def _fields(self, said: dict[str, Any]) -> Fields:
+    def _fields(self, found: dict[str, Any]) -> Fields:
         """The kind's fields; others are ignored."""
         given: dict[str, Any] = {}
         for name, of_type in self._kind.__annotations__.items():
-            if name in self._kind._field_defaults:
-                if said.get(name) is not None:
-                    given[name] = _holder_of(said[name], name)
+            if name in self._optional:
+                if found.get(name) is not None:
+                    given[name] = _holder_of(found[name], name)
             elif of_type is str:
-                given[name] = text_of(said, name)
+                given[name] = text_of(found, name)
             elif name == "until":
-                given[name] = self._until(said)
+                given[name] = self._until(found)
             elif name == "pid":
-                given[name] = process_id_of(said)
+                given[name] = process_id_of(found)
             else:
                 most = LAST_INSTANT * 1000 if name.endswith("_ms") else MAX_LONG
-                given[name] = whole_number_of(said, name, 0, most)
+                given[name] = whole_number_of(found, name, 0, most)
         return self._kind(**given)
 
-    def _until(self, said: dict[str, Any]) -> float:
-        value = said.get("until")
+    def _until(self, found: dict[str, Any]) -> float:
+        value = found.get("until")
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LAST_INSTANT:
             raise ValueError(f"'until' is {value!r:.60}, not an instant")
         if self._store.is_local and value > time.time() + max(self._seconds(), FARTHEST_SECONDS):
             raise ValueError(f"'until' is {value!r:.60}, longer than a lease lasts")
         return value
 
-    def _text(self, said: dict[str, Any]) -> str:
-        is_held = said.pop("is_held")
-        of_here = {"host": socket.gethostname(), "pid": os.getpid(), **said}
-        return json.dumps(of_here | {"until": time.time() + self._seconds() if is_held else 0.0})
 
-
-def _holder_of(said: object, name: str) -> dict[str, Any]:
+def _holder_of(value: object, name: str) -> dict[str, Any]:
     """A broker named in a field other than the holder."""
-    if not isinstance(said, dict):
-        raise ValueError(f"{name!r} is {said!r:.60}, not an object")
-    return {"broker_id": text_of(said, "broker_id"), "host": text_of(said, "host"), "pid": process_id_of(said)}
+    if not isinstance(value, dict):
+        raise ValueError(f"{name!r} is {value!r:.60}, not an object")
+    return {"broker_id": text_of(value, "broker_id"), "host": text_of(value, "host"), "pid": process_id_of(value)}

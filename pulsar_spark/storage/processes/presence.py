@@ -12,7 +12,7 @@ import time
 
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.held_file import has_holder_ended, hold, is_of_another_process_here, opened
-from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.store.object_path import AnyPath, ObjectPath
 
 FOREIGN_SECONDS = 24 * 60 * 60
 """How long the file of a client of another machine or boot is kept: longer than any lease."""
@@ -43,7 +43,8 @@ class Presence:
 
 def all_signs(layout: Layout) -> dict[str, str]:
     """:func:`last_sign` of all clients in an object store."""
-    return layout.store.stamps(presence_folder(layout))
+    folder = presence_folder(layout)
+    return folder.store.stamps(folder) if isinstance(folder, ObjectPath) else {}
 
 
 def last_sign(layout: Layout, client_id: str) -> int | str | None:

@@ -21,7 +21,7 @@ from pulsar_spark.storage.processes.lease import LEASE_SECONDS
 from pulsar_spark.storage.processes.lease_file import LeaseFile
 from pulsar_spark.storage.processes.this_machine import runs
 from pulsar_spark.storage.store.faults import is_fault_of_disk
-from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.store.store import StrPath
 from pulsar_spark.storage.topics.topics import prepare_root
 
 RENEW_SECONDS = LEASE_SECONDS / 4
@@ -40,8 +40,7 @@ class Starting(NamedTuple):
     pid: int
     until: float
 
-    def told(self) -> str:
-        """The sign as text."""
+    def __str__(self) -> str:
         began = datetime.datetime.fromtimestamp(self.since_ms / 1000, datetime.UTC)
         seconds = max(0, round(time.time() - self.since_ms / 1000))
         return f"{self.what} (since {began:%H:%M:%S} UTC, {shown_seconds(seconds)}; process {self.pid} on {self.host})"
@@ -49,10 +48,10 @@ class Starting(NamedTuple):
 
 def starting(layout: Layout) -> Starting | None:
     """The root's starting broker, or None. Clocks are compared even in an object store, since nothing depends on it."""
-    said = _file(layout).read()
-    if said is None or said.until <= time.time():
+    sign = _file(layout).read()
+    if sign is None or sign.until <= time.time():
         return None
-    return said if said.host != socket.gethostname() or runs(said.pid) else None
+    return sign if sign.host != socket.gethostname() or runs(sign.pid) else None
 
 
 class StartingSign:
@@ -71,11 +70,11 @@ class StartingSign:
 
     def _run(self) -> None:
         is_ours = {"what": self._what, "since_ms": self._since_ms}
-        self._write(lambda said: is_ours | {"is_held": True})
+        self._write(lambda sign: is_ours | {"is_held": True})
         while not self._ended.wait(RENEW_SECONDS):
-            self._write(lambda said: is_ours | {"is_held": True})
+            self._write(lambda sign: is_ours | {"is_held": True})
         is_mine = (socket.gethostname(), os.getpid())
-        self._write(lambda said: is_ours | {"is_held": False} if said and (said.host, said.pid) == is_mine else None)
+        self._write(lambda sign: is_ours | {"is_held": False} if sign and (sign.host, sign.pid) == is_mine else None)
 
     def _write(self, decide: Callable[[Starting | None], dict | None]) -> None:
         try:
@@ -86,7 +85,7 @@ class StartingSign:
             )
 
 
-def announce_start(root: str | os.PathLike) -> None:
+def announce_start(root: StrPath) -> None:
     """Make the root and the sign before Spark starts. An impossible root is refused; the broker handles temporary disk
     faults.
     """
@@ -115,9 +114,6 @@ def end_starting(layout: Layout) -> None:
         sign.end()
 
 
-def _file(layout: Layout) -> LeaseFile:
-    return LeaseFile(_path(layout), Starting, lambda: LEASE_SECONDS)
-
-
-def _path(layout: Layout) -> AnyPath:
-    return Layout(layout.root, DEFAULT_BUNDLE).bundle_folder() / "starting.json"
+def _file(layout: Layout) -> LeaseFile[Starting]:
+    path = Layout(layout.root, DEFAULT_BUNDLE).bundle_folder() / "starting.json"
+    return LeaseFile(path, Starting, lambda: LEASE_SECONDS)

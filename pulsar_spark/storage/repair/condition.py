@@ -13,7 +13,7 @@ from deltalake.exceptions import TableNotFoundError
 from pulsar_spark.errors import CorruptState, TopicStopped
 from pulsar_spark.protocol.topics.numbering import NO_POSITION
 from pulsar_spark.storage.delta.actions import KNOWN_FEATURES, READER_VERSION, Commit
-from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.log import TableLog, commits_left
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.table_parts import Term, term
 from pulsar_spark.storage.layout import Layout
@@ -166,7 +166,7 @@ def _publish_ids(layout: Layout, topic: Topic, numbered: int) -> set[str]:
 def check_not_stopped(topic: Topic, known: int = 0) -> int:
     """The log's last version; :class:`TopicStopped` if a commit after *known* cannot be followed."""
     try:
-        for commit in TableLog(topic.path).commits_left(known):
+        for commit in commits_left(TableLog(topic.path), known):
             check_features(topic.path, commit)
             check_statistics(topic.path, commit)
             known = commit.version

@@ -4,7 +4,7 @@ Files that no commit names are no finding.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -145,7 +145,7 @@ def _remedy_of_definition(refused: Exception) -> str:
     return f"{_RESTORE}, or delete the folder"
 
 
-def named_files(path: AnyPath, without: set[int] = frozenset()) -> dict[str, int]:
+def named_files(path: AnyPath, without: Collection[int] = ()) -> dict[str, int]:
     """The table's data files with their sizes, from the log without the versions *without*."""
     log, files, opened = TableLog(path), {}, -1
     with contextlib.suppress(CorruptState, DeltaError):  # if not even the first commit can be read

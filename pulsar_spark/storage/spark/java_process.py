@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from socketserver import BaseServer
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.accumulators import AccumulatorTCPServer
@@ -54,7 +55,7 @@ class _Chatter:
             return
 
 
-def _print_unless_ended(server: AccumulatorTCPServer, request: object, client_address: object) -> None:
+def _print_unless_ended(server: BaseServer, request: Any, client_address: Any) -> None:
     """Print errors of Spark's accumulator server, except the JVM's end."""
     if not isinstance(sys.exception(), EOFError | ConnectionError):
         BaseServer.handle_error(server, request, client_address)
@@ -68,7 +69,7 @@ def quiet_start(settings: Mapping[str, str]) -> Iterator[None]:
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         yield
         return
-    AccumulatorTCPServer.handle_error = _print_unless_ended
+    setattr(AccumulatorTCPServer, "handle_error", _print_unless_ended)  # noqa: B010
     chatter = _Chatter()
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     is_up = False

@@ -1,7 +1,5 @@
 """Roots for Spark sessions: can a session read and write them?"""
 
-import os
-
 from pyspark.sql import SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration
@@ -10,13 +8,13 @@ from pulsar_spark.storage.session import check_delta, has_context
 from pulsar_spark.storage.spark.hadoop_stores import CLIENTS, served_by, store_settings
 from pulsar_spark.storage.spark.session_jars import NOT_OF_STORE, store_artifacts
 from pulsar_spark.storage.store.root import on_databricks
-from pulsar_spark.storage.store.store import AnyPath, store_of
+from pulsar_spark.storage.store.store import AnyPath, StrPath, store_of
 
 _DEFAULTS = "core-default.xml"
 """The source of Hadoop settings that nobody has set."""
 
 
-def layout_for_frames(spark: SparkSession, root: str | os.PathLike) -> Layout:
+def layout_for_frames(spark: SparkSession, root: StrPath) -> Layout:
     """The layout of a root for *spark*; :class:`InvalidConfiguration`, with the settings to give, if the session cannot
     use it.
     """

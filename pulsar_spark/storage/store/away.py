@@ -10,7 +10,7 @@ import weakref
 from pulsar_spark.errors import RootAway
 from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.processes import forks
-from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.store.store import StrPath, path_of, store_of
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _seen: dict[str, weakref.WeakSet[Layout]] = {}
@@ -34,13 +34,13 @@ def left_root(layout: Layout) -> None:
                 del _seen[str(layout.root)]
 
 
-def is_away(place: str | os.PathLike) -> bool:
+def is_away(place: StrPath) -> bool:
     """Whether *place* is, or lies in, an open root that has disappeared."""
     root = _root_of(place)
     return root is not None and not os.path.isdir(f"{root}/{BUNDLES}/{DEFAULT_BUNDLE}/{CURSOR_LEDGER.name}/_delta_log")
 
 
-def root_away(place: AnyPath | str) -> RootAway:
+def root_away(place: StrPath) -> RootAway:
     """The error to raise if :func:`is_away` is true."""
     return RootAway(
         f"root {str(_root_of(place) or place)!r} has disappeared: mount it again, then its users continue by "
@@ -48,13 +48,13 @@ def root_away(place: AnyPath | str) -> RootAway:
     )
 
 
-def check_there(place: AnyPath | str) -> None:
+def check_there(place: StrPath) -> None:
     """Raise :class:`RootAway` if :func:`is_away` is true."""
     if is_away(place):
         raise root_away(place)
 
 
-def _root_of(place: AnyPath | str) -> str | None:
+def _root_of(place: StrPath) -> str | None:
     """The open root that *place* is or lies in."""
     path = path_of(place)
     if not _seen or not store_of(path).is_local:

@@ -16,7 +16,7 @@ from pathlib import Path
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.storage.layout import BUNDLES
 from pulsar_spark.storage.store.small_file import keep_aside, parse_object, read_small, say_unreadable, text_of
-from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of, store_of
 
 FSYNC, NONE = "fsync", "none"
 DURABILITIES = (FSYNC, NONE)
@@ -27,12 +27,12 @@ _UNREADABLE = (errno.EACCES, errno.ELOOP)
 _read: dict[str, tuple[tuple[int, int], str]] = {}
 
 
-def settings_path(root: str | os.PathLike) -> AnyPath:
+def settings_path(root: StrPath) -> AnyPath:
     """The root's settings file."""
     return path_of(root) / BUNDLES / "settings.json"
 
 
-def read_durability(root: str | os.PathLike) -> str:
+def read_durability(root: StrPath) -> str:
     """The root's durability."""
     if not store_of(root).is_local:
         return FSYNC
@@ -56,7 +56,7 @@ def read_durability(root: str | os.PathLike) -> str:
     return known[1]
 
 
-def settings_fault(root: str | os.PathLike) -> str | None:
+def settings_fault(root: StrPath) -> str | None:
     """Why the settings file cannot be read; None if it can or is missing."""
     return _parsed(settings_path(root))[1] if store_of(root).is_local else None
 
@@ -81,7 +81,7 @@ def durability_of_new_roots() -> str:
     return os.environ.get(ENVIRONMENT, DEFAULT)
 
 
-def write_durability(root: str | os.PathLike, value: str) -> None:
+def write_durability(root: StrPath, value: str) -> None:
     """Set the durability of all later appends, also of running processes; :class:`InvalidConfiguration` for another
     value."""
     if value not in DURABILITIES:
@@ -103,22 +103,23 @@ def write_durability(root: str | os.PathLike, value: str) -> None:
     sync_folder(path.parent)
 
 
-def is_durable(table: str | os.PathLike) -> bool:
+def is_durable(table: StrPath) -> bool:
     """Whether appends to a table, which lies three folders below its root, are synced; never in stores."""
-    return store_of(table).is_local and read_durability(Path(table).absolute().parents[2]) == FSYNC
+    path = path_of(table)
+    return isinstance(path, Path) and read_durability(path.absolute().parents[2]) == FSYNC
 
 
-def sync_file(path: str | os.PathLike) -> None:
-    """Wait until the file's bytes are on the disk."""
+def sync_file(path: StrPath) -> None:
+    """Wait until the bytes of a file on a local disk are on it."""
     _sync(path, os.O_RDONLY)
 
 
-def sync_folder(path: str | os.PathLike) -> None:
+def sync_folder(path: StrPath) -> None:
     """Wait until the folder's names are on the disk."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
-def sync_parents(folder: Path, root: Path) -> None:
+def sync_parents(folder: AnyPath, root: AnyPath) -> None:
     """Sync the folders above *folder*, up to the parent of *root*."""
     for parent in folder.parents:
         sync_folder(parent)
@@ -133,8 +134,8 @@ def sync_tree(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
-def _sync(path: str | os.PathLike, flags: int) -> None:
-    opened = os.open(path, flags)
+def _sync(path: StrPath, flags: int) -> None:
+    opened = os.open(str(path), flags)
     try:
         os.fsync(opened)
     finally:

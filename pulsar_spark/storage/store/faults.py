@@ -39,11 +39,9 @@ class UnclearWrite(OSError):
 def is_fault_of_disk(error: BaseException) -> bool:
     """Whether *error* or a cause of it means that a disk is full, read-only, away or failing; never for a lost
     connection to Spark."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno is not None:
-            if error.errno in _NUMBERS and not isinstance(error, ConnectionError):
-                return True
-        elif any(words in str(error) for words in _IN_WORDS):
+    if isinstance(error, OSError) and error.errno is not None:
+        if error.errno in _NUMBERS and not isinstance(error, ConnectionError):
             return True
-        error = error.__cause__
-    return False
+    elif any(words in str(error) for words in _IN_WORDS):
+        return True
+    return error.__cause__ is not None and is_fault_of_disk(error.__cause__)

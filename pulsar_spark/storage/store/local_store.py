@@ -21,6 +21,11 @@ from pulsar_spark.storage.store.object_path import Stat
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _checked: set[str] = set()
+is_local, is_lent = True, False
+spark_kind = None
+"""Spark needs no client for it."""
+look_seconds = 0.0
+"""No pause is needed between looks at files."""
 
 
 def _stat(name: str | os.PathLike) -> os.stat_result:
@@ -33,267 +38,253 @@ def _stat(name: str | os.PathLike) -> os.stat_result:
         return os.lstat(name)
 
 
-class LocalStore:
-    """Everything that is mounted; it has no state."""
+def has(name: str) -> bool:
+    """Does the file exist? Takes half the time of ``os.path.exists``: an idle broker calls it thousands of times a
+    second.
+    """
+    return os.access(name, os.F_OK)
 
-    is_local, is_lent = True, False
-    spark_kind = None
-    """Spark needs no client for it."""
-    lists_from_a_name = False
-    look_seconds = 0.0
-    """No pause is needed between looks at files."""
 
-    @staticmethod
-    def has(name: str) -> bool:
-        """Does the file exist? Takes half the time of ``os.path.exists``: an idle broker calls it thousands of times a
-        second.
-        """
-        return os.access(name, os.F_OK)
+def stamp(name: str | os.PathLike) -> tuple[int, int, int]:
+    """A value that changes with the file; FileNotFoundError if it is missing."""
+    found = _stat(name)
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
-    @staticmethod
-    def stamp(name: str | os.PathLike) -> tuple[int, int, int]:
-        """A value that changes with the file; FileNotFoundError if it is missing."""
-        found = _stat(name)
-        return found.st_ino, found.st_mtime_ns, found.st_size
 
-    @staticmethod
-    def size(name: str | os.PathLike) -> int:
-        """The file's bytes; FileNotFoundError if it is missing."""
-        return os.path.getsize(name)
+def size(name: str | os.PathLike) -> int:
+    """The file's bytes; FileNotFoundError if it is missing."""
+    return os.path.getsize(name)
 
-    @staticmethod
-    def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
-        """Bytes of existing files in or below a folder."""
-        found = {}
+
+def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
+    """Bytes of existing files in or below a folder."""
+    found = {}
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            found[name] = os.stat(folder / name).st_size
+    return found
+
+
+def names(folder: str | os.PathLike) -> list[str]:
+    """The names in a folder, in no order; FileNotFoundError if missing."""
+    return os.listdir(folder)
+
+
+def check(root: Path, folder: Path) -> None:
+    """Check once per process that files in *folder* of the root can be hard-linked; OSError if not."""
+    if str(folder) in _checked or not os.access(folder, os.W_OK):
+        return
+    probe, link = (folder / f".{uuid.uuid4().hex}{suffix}" for suffix in ("", ".link"))
+    try:
+        probe.touch()
+        os.link(probe, link)
+        _checked.add(str(folder))
+    except OSError as error:  # a full or read-only disk may be writable later
+        if has_no_links(error):
+            raise
+    finally:
+        for path in (probe, link):
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def has_no_links(error: OSError) -> bool:
+    """Does the *error* mean that the file system has no links?"""
+    return error.filename2 is not None and error.errno in _NO_LINKS
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder and its parents unless they exist."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def clone_folder(folder: Path, clone: Path) -> None:
+    """Give *clone* the files of *folder*, which never change in place, as hard links."""
+    shutil.copytree(folder, clone, copy_function=os.link)
+
+
+def touch(name: str) -> None:
+    """Create an empty file unless it exists."""
+    os.close(os.open(name, os.O_WRONLY | os.O_CREAT, 0o666))
+
+
+def take_names(folder: str) -> list[str]:
+    """List and remove the files of a folder, if it exists."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    for name in names:
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
+            os.unlink(f"{folder}{os.sep}{name}")
+    return names
+
+
+def folders(folder: str | os.PathLike) -> list[str]:
+    """Names of folders in a folder; FileNotFoundError or NotADirectoryError if it is none."""
+    return [entry.name for entry in os.scandir(os.fspath(folder)) if entry.is_dir()]
+
+
+def below(folder: Path, *, without: str | None = None) -> dict[str, Stat]:
+    """All files below a folder by relative name, except in folders whose names begin with *without*, and files that
+    vanish meanwhile.
+    """
+    found = {}
+    for above, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if without is None or not name.startswith(without)]
+        within = "" if above == str(folder) else f"{os.path.relpath(above, folder)}/"
         for name in names:
             with contextlib.suppress(FileNotFoundError):
-                found[name] = os.stat(folder / name).st_size
-        return found
+                seen = os.stat(f"{above}/{name}")
+                found[within + name] = Stat(seen.st_size, seen.st_mtime)
+    return found
 
-    @staticmethod
-    def names(folder: str | os.PathLike) -> list[str]:
-        """The names in a folder, in no order; FileNotFoundError if missing."""
-        return os.listdir(folder)
 
-    def check(self, root: Path, folder: Path) -> None:
-        """Check once per process that files in *folder* of the root can be hard-linked; OSError if not."""
-        if str(folder) in _checked or not os.access(folder, os.W_OK):
-            return
-        probe, link = (folder / f".{uuid.uuid4().hex}{suffix}" for suffix in ("", ".link"))
+def footer(name: str | os.PathLike) -> pq.FileMetaData:
+    """A Parquet file's footer."""
+    return pq.read_metadata(str(name))
+
+
+def delta(path: str | os.PathLike) -> tuple[str, None]:
+    """The path and options with which ``deltalake`` opens a table."""
+    return str(path), None
+
+
+def parquet(name: str | os.PathLike) -> str:
+    """The path from which Arrow reads a file."""
+    return str(name)
+
+
+def last_bytes(name: str | os.PathLike, count: int) -> bytes:
+    """The last *count* bytes; FileNotFoundError if missing, OSError (EINVAL) if shorter."""
+    with open(name, "rb") as opened:
+        opened.seek(-count, os.SEEK_END)
+        return opened.read()
+
+
+def read_small(name: str | os.PathLike, most: int | None = None) -> bytes:
+    """A file's bytes, at most *most* + 1; empty for anything but a file. FileNotFoundError if missing."""
+    if not stat.S_ISREG(_stat(name).st_mode):
+        return b""
+    with open(name, "rb") as opened:
+        return opened.read(-1 if most is None else most + 1)
+
+
+@contextlib.contextmanager
+def create(name: str | os.PathLike) -> Iterator[pa.NativeFile]:
+    """Open a new file. A Parquet writer would not close one that it opened itself if the disk is full."""
+    with pa.OSFile(str(name), "wb") as sink:
+        yield sink
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Remove files; missing ones are skipped."""
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def remove_folder(folder: Path, but: Collection[Path] = ()) -> None:
+    """Remove a folder with its contents, as far as possible."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def drop_folder(folder: Path, held: Callable[[], AbstractContextManager]) -> None:
+    """Remove a folder at once: rename it inside *held*, then delete it. FileNotFoundError if missing."""
+    doomed = folder.with_name(f".deleted-{uuid.uuid4().hex}")
+    with held():
+        os.rename(folder, doomed)
+    shutil.rmtree(doomed)
+
+
+def move(source: Path, target: Path) -> None:
+    """Move a file and set its modification time to now."""
+    target.parent.mkdir(exist_ok=True)
+    os.utime(source)
+    os.rename(source, target)
+
+
+def keep_as(source: Path, target: Path) -> None:
+    """Link *target* to *source* as it is now, over an older *target*."""
+    if target.exists() and os.path.samefile(source, target):
+        return  # a rename would leave both names
+    fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        link(source, fresh)
+        os.replace(fresh, target)
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+
+
+def link(source: Path, target: Path) -> None:
+    """Give the file a second name."""
+    os.link(source, target)
+
+
+def replace(
+    path: Path, content: str, ready: Callable[[Path], None] = lambda fresh: None, kept: Path | None = None
+) -> None:
+    """Write *content* to *path* in one step, and keep the old file as *kept*, unless that is None. *ready* is called
+    before with the new file.
+    """
+    fresh = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        fresh.write_text(content)
+        ready(fresh)
+        if kept is not None and path.exists():
+            (os.rename if path.is_dir() else os.link)(path, kept)
+        os.replace(fresh, path)
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+
+
+def change(
+    path: Path,
+    decide: Callable[[bytes | None], str | None],
+    held: Callable[[], AbstractContextManager] | None = None,
+    write: Callable[[Path, str], None] | None = None,
+) -> bool:
+    """Replace the file's content by what *decide* makes of it; if that is None, change nothing and return False.
+
+    *decide* receives None without a file, and no bytes for anything but a file. *held* is the writers' common lock,
+    by default a lock file.
+    """
+    with FileLock(path.with_suffix(".lock")) if held is None else held():
         try:
-            probe.touch()
-            os.link(probe, link)
-            _checked.add(str(folder))
-        except OSError as error:  # a full or read-only disk may be writable later
-            if self.has_no_links(error):
-                raise
-        finally:
-            for path in (probe, link):
-                with contextlib.suppress(OSError):
-                    path.unlink(missing_ok=True)
+            content = read_small(path)
+        except FileNotFoundError:
+            content = None
+        changed = decide(content)
+        if changed is not None:
+            (write or replace)(path, changed)
+        return changed is not None
 
-    @staticmethod
-    def has_no_links(error: OSError) -> bool:
-        """Does the *error* mean that the file system has no links?"""
-        return error.filename2 is not None and error.errno in _NO_LINKS
 
-    @staticmethod
-    def make_folder(folder: Path) -> None:
-        """Make the folder and its parents unless they exist."""
-        folder.mkdir(parents=True, exist_ok=True)
+def put_in_first_free(
+    paths: Iterable[Path],
+    content: str,
+    folder: Path,
+    held: Callable[[], AbstractContextManager],
+    ready: Callable[[Path], None] | None = None,
+) -> Path | None:
+    """Put *content* at the first free one of *paths*, all in *folder*, and return it; None if none is free.
 
-    @staticmethod
-    def clone_folder(folder: Path, clone: Path) -> None:
-        """Give *clone* the files of *folder*, which never change in place, as hard links."""
-        shutil.copytree(folder, clone, copy_function=os.link)
-
-    @staticmethod
-    def touch(name: str) -> None:
-        """Create an empty file unless it exists."""
-        os.close(os.open(name, os.O_WRONLY | os.O_CREAT, 0o666))
-
-    @staticmethod
-    def take_names(folder: str) -> list[str]:
-        """List and remove the files of a folder, if it exists."""
-        try:
-            names = os.listdir(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        for name in names:
-            with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
-                os.unlink(f"{folder}{os.sep}{name}")
-        return names
-
-    @staticmethod
-    def folders(folder: str | os.PathLike) -> list[str]:
-        """Names of folders in a folder; FileNotFoundError or NotADirectoryError if it is none."""
-        return [entry.name for entry in os.scandir(folder) if entry.is_dir()]
-
-    @staticmethod
-    def below(folder: Path, *, without: str | None = None) -> dict[str, Stat]:
-        """All files below a folder by relative name, except in folders whose names begin with *without*, and files that
-        vanish meanwhile.
-        """
-        found = {}
-        for above, folders, names in os.walk(folder):
-            folders[:] = [name for name in folders if without is None or not name.startswith(without)]
-            within = "" if above == str(folder) else f"{os.path.relpath(above, folder)}/"
-            for name in names:
-                with contextlib.suppress(FileNotFoundError):
-                    seen = os.stat(f"{above}/{name}")
-                    found[within + name] = Stat(seen.st_size, seen.st_mtime)
-        return found
-
-    @staticmethod
-    def footer(name: str | os.PathLike) -> pq.FileMetaData:
-        """A Parquet file's footer."""
-        return pq.read_metadata(str(name))
-
-    @staticmethod
-    def delta(path: str | os.PathLike) -> tuple[str, None]:
-        """The path and options with which ``deltalake`` opens a table."""
-        return str(path), None
-
-    @staticmethod
-    def parquet(name: str | os.PathLike) -> str:
-        """The path from which Arrow reads a file."""
-        return str(name)
-
-    @staticmethod
-    def last_bytes(name: str | os.PathLike, count: int) -> bytes:
-        """The last *count* bytes; FileNotFoundError if missing, OSError (EINVAL) if shorter."""
-        with open(name, "rb") as opened:
-            opened.seek(-count, os.SEEK_END)
-            return opened.read()
-
-    @staticmethod
-    def read_small(name: str | os.PathLike, most: int | None = None) -> bytes:
-        """A file's bytes, at most *most* + 1; empty for anything but a file. FileNotFoundError if missing."""
-        if not stat.S_ISREG(_stat(name).st_mode):
-            return b""
-        with open(name, "rb") as opened:
-            return opened.read(-1 if most is None else most + 1)
-
-    @staticmethod
-    @contextlib.contextmanager
-    def create(name: str | os.PathLike) -> Iterator[pa.NativeFile]:
-        """Open a new file. A Parquet writer would not close one that it opened itself if the disk is full."""
-        with pa.OSFile(str(name), "wb") as sink:
-            yield sink
-
-    @staticmethod
-    def remove(paths: Iterable[Path]) -> None:
-        """Remove files; missing ones are skipped."""
-        for path in paths:
-            path.unlink(missing_ok=True)
-
-    @staticmethod
-    def remove_folder(folder: Path, but: Collection[Path] = ()) -> None:
-        """Remove a folder with its contents, as far as possible."""
-        shutil.rmtree(folder, ignore_errors=True)
-
-    @staticmethod
-    def drop_folder(folder: Path, held: Callable[[], AbstractContextManager]) -> None:
-        """Remove a folder at once: rename it inside *held*, then delete it. FileNotFoundError if missing."""
-        doomed = folder.with_name(f".deleted-{uuid.uuid4().hex}")
-        with held():
-            os.rename(folder, doomed)
-        shutil.rmtree(doomed)
-
-    @staticmethod
-    def move(source: Path, target: Path) -> None:
-        """Move a file and set its modification time to now."""
-        target.parent.mkdir(exist_ok=True)
-        os.utime(source)
-        os.rename(source, target)
-
-    @classmethod
-    def keep_as(cls, source: Path, target: Path) -> None:
-        """Link *target* to *source* as it is now, over an older *target*."""
-        if target.exists() and os.path.samefile(source, target):
-            return  # a rename would leave both names
-        fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        try:
-            cls.link(source, fresh)
-            os.replace(fresh, target)
-        finally:
-            with contextlib.suppress(OSError):
-                fresh.unlink(missing_ok=True)
-
-    @staticmethod
-    def link(source: Path, target: Path) -> None:
-        """Give the file a second name."""
-        os.link(source, target)
-
-    @classmethod
-    def replace(cls, path: Path, content: str, ready: Callable[[Path], None] = lambda fresh: None) -> None:
-        """Write *content* to *path* in one step; *ready* is called before with the new file."""
-        cls.replace_kept(path, content, None, ready)
-
-    @staticmethod
-    def replace_kept(
-        path: Path, content: str, kept: Path | None, ready: Callable[[Path], None] = lambda fresh: None
-    ) -> None:
-        """:meth:`replace`, but keep the old file as *kept*, unless that is None. A crash leaves old or new content."""
-        fresh = path.with_name(f".{uuid.uuid4().hex}.tmp")
-        try:
-            fresh.write_text(content)
+    The next path is drawn once one is taken. *ready* is called before with the new file; the link is made inside
+    *held*. An error means that nothing was put.
+    """
+    fresh = folder / f".{uuid.uuid4().hex}.tmp"
+    try:
+        fresh.write_text(content)
+        if ready is not None:
             ready(fresh)
-            if kept is not None and path.exists():
-                (os.rename if path.is_dir() else os.link)(path, kept)
-            os.replace(fresh, path)
-        finally:
-            with contextlib.suppress(OSError):
-                fresh.unlink(missing_ok=True)
-
-    @classmethod
-    def change(
-        cls,
-        path: Path,
-        decide: Callable[[bytes | None], str | None],
-        held: Callable[[], AbstractContextManager] | None = None,
-        write: Callable[[Path, str], None] | None = None,
-    ) -> bool:
-        """Replace the file's content by what *decide* makes of it; if that is None, change nothing and return False.
-
-        *decide* receives None without a file, and no bytes for anything but a file. *held* is the writers' common lock,
-        by default a lock file.
-        """
-        with FileLock(path.with_suffix(".lock")) if held is None else held():
-            try:
-                content = cls.read_small(path)
-            except FileNotFoundError:
-                content = None
-            said = decide(content)
-            if said is not None:
-                (write or cls.replace)(path, said)
-            return said is not None
-
-    @staticmethod
-    def put_in_first_free(
-        paths: Iterable[Path],
-        content: str,
-        folder: Path,
-        held: Callable[[], AbstractContextManager],
-        ready: Callable[[Path], None] | None = None,
-    ) -> Path | None:
-        """Put *content* at the first free one of *paths*, all in *folder*, and return it; None if none is free.
-
-        The next path is drawn once one is taken. *ready* is called before with the new file; the link is made inside
-        *held*. An error means that nothing was put.
-        """
-        fresh = folder / f".{uuid.uuid4().hex}.tmp"
-        try:
-            fresh.write_text(content)
-            if ready is not None:
-                ready(fresh)
-            for path in paths:
-                if _is_put(fresh, path, held):
-                    return path
-            return None
-        finally:
-            with contextlib.suppress(OSError):  # a leftover does no harm: the outcome is decided
-                fresh.unlink()
+        for path in paths:
+            if _is_put(fresh, path, held):
+                return path
+        return None
+    finally:
+        with contextlib.suppress(OSError):  # a leftover does no harm: the outcome is decided
+            fresh.unlink()
 
 
 def _is_put(fresh: Path, path: Path, held: Callable[[], AbstractContextManager]) -> bool:
@@ -315,6 +306,3 @@ def _is_linked(fresh: Path) -> bool:
         return fresh.stat().st_nlink > 1
     except FileNotFoundError:  # the table was deleted with it
         return False
-
-
-LOCAL = LocalStore()

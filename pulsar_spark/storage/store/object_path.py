@@ -3,8 +3,12 @@
 A folder exists while something lies below it. This is no ``os.PathLike``, so that nothing takes it for a local file.
 """
 
-from collections.abc import Iterable, Iterator
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
 from functools import total_ordering
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 
@@ -16,16 +20,25 @@ class Stat(NamedTuple):
 
 
 class Objects(Protocol):
-    """What a path asks of its store, by name: sizes and times, names below, and bytes."""
+    """Operations of an object store, which a local disk lacks or which a path calls."""
 
-    url: str
-
-    def head(self, name: "ObjectPath") -> dict[str, Any]: ...
-    def has_below(self, name: "ObjectPath") -> bool: ...
-    def names(self, folder: "ObjectPath") -> list[str]: ...
-    def get(self, name: "ObjectPath") -> bytes: ...
-    def put(self, name: "ObjectPath", content: bytes) -> None: ...
-    def remove(self, names: Iterable["ObjectPath"]) -> None: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def location(self) -> str: ...
+    def head(self, name: ObjectPath) -> dict[str, Any]: ...
+    def has_below(self, folder: ObjectPath) -> bool: ...
+    def names(self, folder: ObjectPath) -> list[str]: ...
+    def names_after(self, folder: ObjectPath, name: str) -> list[str]: ...
+    def stamps(self, folder: ObjectPath) -> dict[str, str]: ...
+    def below(self, folder: ObjectPath) -> dict[str, Stat]: ...
+    def get(self, name: ObjectPath) -> bytes: ...
+    def get_stamped(self, name: ObjectPath) -> tuple[bytes, dict[str, str]]: ...
+    def put(self, name: ObjectPath, content: bytes) -> None: ...
+    def put_if_absent(self, name: ObjectPath, content: bytes) -> bool: ...
+    def put_over(self, name: ObjectPath, content: bytes, known: dict[str, str] | None) -> bool: ...
+    def change(self, path: ObjectPath, decide: Callable[[bytes | None], str | None]) -> bool: ...
+    def remove(self, names: Iterable[ObjectPath]) -> None: ...
 
 
 @total_ordering
@@ -49,10 +62,10 @@ class ObjectPath:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ObjectPath) and str(self) == str(other)
 
-    def __lt__(self, other: "ObjectPath") -> bool:
+    def __lt__(self, other: ObjectPath) -> bool:
         return str(self) < str(other)
 
-    def __truediv__(self, name: str) -> "ObjectPath":
+    def __truediv__(self, name: str) -> ObjectPath:
         return ObjectPath(self.store, f"{self.key}/{name}")
 
     @property
@@ -64,26 +77,26 @@ class ObjectPath:
         return self.key.rpartition("/")[2]
 
     @property
-    def parent(self) -> "ObjectPath":
+    def parent(self) -> ObjectPath:
         return ObjectPath(self.store, self.key.rpartition("/")[0])
 
     @property
-    def parents(self) -> list["ObjectPath"]:
+    def parents(self) -> list[ObjectPath]:
         """The parent, its parent, and so on."""
         parts = self.key.split("/")
         return [ObjectPath(self.store, "/".join(parts[:end])) for end in range(len(parts) - 1, -1, -1)]
 
-    def with_name(self, name: str) -> "ObjectPath":
+    def with_name(self, name: str) -> ObjectPath:
         return self.parent / name
 
-    def with_suffix(self, suffix: str) -> "ObjectPath":
+    def with_suffix(self, suffix: str) -> ObjectPath:
         stem, dot, _ = self.name.rpartition(".")
         return self.with_name(f"{stem if dot and stem else self.name}{suffix}")
 
-    def absolute(self) -> "ObjectPath":
+    def absolute(self) -> ObjectPath:
         return self
 
-    def relative_to(self, other: "ObjectPath") -> str:
+    def relative_to(self, other: ObjectPath) -> str:
         """Its name relative to *other*."""
         if not self.key.startswith(f"{other.key}/"):
             raise ValueError(f"{str(self)!r} does not lie in {str(other)!r}")
@@ -115,7 +128,7 @@ class ObjectPath:
         found = self.store.head(self)
         return Stat(found["size"], found["last_modified"].timestamp())
 
-    def iterdir(self) -> Iterator["ObjectPath"]:
+    def iterdir(self) -> Iterator[ObjectPath]:
         return (self / name for name in self.store.names(self))
 
     def mkdir(self, **_options: bool) -> None:
@@ -139,3 +152,8 @@ class ObjectPath:
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove it, whether or not it exists."""
         self.store.remove([self])
+
+
+AnyPath = Path | ObjectPath
+StrPath = str | os.PathLike[str] | ObjectPath
+"""A path, or its text."""

@@ -1,4 +1,4 @@
-"""An object store for roots: calls (see store_calls), and the put-if-absent on which commits rest.
+"""An object store for roots: calls (see store_folders), and the put-if-absent on which commits rest.
 
 An unanswered put may still take place, so it is repeated: if its bytes, which must be unique, are there, it was ours.
 Without any answer :class:`UnclearWrite` is raised.
@@ -7,7 +7,6 @@ Without any answer :class:`UnclearWrite` is raised.
 import errno
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import lru_cache
 
@@ -15,7 +14,7 @@ from pulsar_spark.storage.store import store_bucket
 from pulsar_spark.storage.store.faults import UnclearWrite
 from pulsar_spark.storage.store.object_path import ObjectPath
 from pulsar_spark.storage.store.store_bucket import check_bucket, open_bucket, place_of
-from pulsar_spark.storage.store.store_calls import CALLS_AT_ONCE, StoreCalls
+from pulsar_spark.storage.store.store_folders import StoreFolders
 from pulsar_spark.storage.store.store_kinds import Kind
 from pulsar_spark.storage.store.volumes import volume_at
 
@@ -24,8 +23,6 @@ TRIES = 3
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 HELD_UP_SECONDS = 60.0
 """A writer that took longer from its look to its put looks again; removed commits are at least an hour old."""
-FOLDER = ".folder"
-"""The object in an otherwise empty folder."""
 
 
 def object_path_of(given: str) -> ObjectPath | None:
@@ -40,7 +37,7 @@ def bucket_at(url: str) -> "ObjectStore":
     return ObjectStore(url)
 
 
-class ObjectStore(StoreCalls):
+class ObjectStore(StoreFolders):
     """One bucket, for roots."""
 
     is_local = False
@@ -84,37 +81,15 @@ class ObjectStore(StoreCalls):
         found = self.head(name)
         return found["e_tag"] or "", str(found["last_modified"]), found["version"] or ""
 
-    def make_folder(self, folder: ObjectPath) -> None:
-        """Put a marker object into the folder."""
-        self.put(folder / FOLDER, b"")
-
     def read_small(self, name: str | ObjectPath, _most: int | None = None) -> bytes:
         """The object's bytes; FileNotFoundError if there is none."""
         return self.get(name)
-
-    def clone_folder(self, folder: ObjectPath, clone: ObjectPath) -> None:
-        """Copy a folder, whose objects never change, within the store. Commits are listed first, so none lacks its
-        files.
-        """
-        with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
-            list(pool.map(lambda name: self.link(folder / name, clone / name), self.below(folder)))
 
     def touch(self, name: str) -> None:
         """Put an empty object."""
         self.put(name, b"")
 
-    def take_names(self, folder: str) -> list[str]:
-        """List and remove the objects of a folder."""
-        path = ObjectPath(self, self._key(folder))
-        names = self.names_after(path, "")
-        self.remove(path / name for name in names)
-        return names
-
-    def replace(self, path: ObjectPath, content: str, _ready: object = None) -> None:
-        """Put *content*, over whatever is there."""
-        self.put(path, content.encode())
-
-    def replace_kept(self, path: ObjectPath, content: str, kept: ObjectPath | None, _ready: object = None) -> None:
+    def replace(self, path: ObjectPath, content: str, _ready: object = None, kept: ObjectPath | None = None) -> None:
         """Replace an object by unique *content*, and keep the old one as *kept*, unless that is None. OSError, and no
         change, if another writer came first.
         """
@@ -126,11 +101,6 @@ class ObjectStore(StoreCalls):
             self.put(kept, was)
         if not self.put_over(path, content.encode(), known):
             raise OSError(errno.EAGAIN, "another writer has put an object there meanwhile", str(path))
-
-    def sizes(self, folder: ObjectPath, names: Iterable[str]) -> dict[str, int]:
-        """Bytes of existing files below a folder, by one call for a thousand."""
-        below = self.below(folder)
-        return {name: below[name].st_size for name in names if name in below}
 
     def move(self, source: ObjectPath, target: ObjectPath) -> None:
         """Move an object."""
@@ -213,10 +183,10 @@ class ObjectStore(StoreCalls):
                 content, known = self.get_stamped(path)
             except FileNotFoundError:
                 content, known = None, None
-            said = decide(content)
-            if said is None:
+            changed = decide(content)
+            if changed is None:
                 return False
-            if self.put_over(path, said.encode(), known):
+            if self.put_over(path, changed.encode(), known):
                 return True
 
     def put_in_first_free(

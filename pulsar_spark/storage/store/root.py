@@ -6,14 +6,15 @@ Otherwise ``s3a://bucket/x``, ``dbfs:/x`` or ``C:\\x`` would become local folder
 import logging
 import os
 import re
+from pathlib import Path
 from urllib.parse import unquote
 
 from pulsar_spark.errors import InvalidUrl
 from pulsar_spark.storage.store.object_path import ObjectPath
-from pulsar_spark.storage.store.object_store import object_path_of
-from pulsar_spark.storage.store.store import AnyPath, path_of
-from pulsar_spark.storage.store.store_bucket import place_of
-from pulsar_spark.storage.store.store_kinds import EXAMPLES, SCHEMES, VOLUME, VOLUMES, kind_of, without_password
+from pulsar_spark.storage.store.object_store import bucket_at
+from pulsar_spark.storage.store.store import AnyPath, StrPath
+from pulsar_spark.storage.store.store_bucket import Place, place_of
+from pulsar_spark.storage.store.store_kinds import EXAMPLES, VOLUME, VOLUMES, kind_of, without_password
 
 MAX_ROOT_BYTES = 3000
 """Linux paths have at most 4,096 bytes, and a root's tables add up to some 900."""
@@ -31,7 +32,7 @@ _ADVICE = "give the folder of the tables, such as /data/pulsar"
 log = logging.getLogger(__name__)
 
 
-def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger = log) -> AnyPath:
+def parse_root(given: StrPath, logger: logging.Logger = log) -> AnyPath:
     """The absolute folder, or the place in an object store; else :class:`InvalidUrl`. A relative folder is logged to
     *logger*.
 
@@ -48,13 +49,13 @@ def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger =
         raise InvalidUrl(f"root {given!r} is neither a text nor a path: {_ADVICE}")
     if text.startswith(_MOUNTED) and on_databricks():
         text = VOLUMES + text.removeprefix(_MOUNTED)
-    if text.startswith(SCHEMES):
-        return _parse_url(text)
+    if place := place_of(text):
+        return _parse_url(text, place)
     if _FILE_URL.match(text):
         text = unquote(_FILE_URL.sub("", text))
     _check(text)
     try:
-        root = path_of(text).expanduser()
+        root = Path(text).expanduser()
         absolute = root.absolute()
         parts = [os.fsencode(part) for part in absolute.parts]
     except (RuntimeError, FileNotFoundError, UnicodeEncodeError) as error:
@@ -74,8 +75,8 @@ def on_databricks() -> bool:
     return "DATABRICKS_RUNTIME_VERSION" in os.environ
 
 
-def _parse_url(text: str) -> ObjectPath:
-    place, called, example = place_of(text), "volume", VOLUME
+def _parse_url(text: str, place: Place) -> ObjectPath:
+    called, example = "volume", VOLUME
     if text.startswith(VOLUMES):
         names = place.bucket.removeprefix(VOLUMES)
         is_named = all(map(_NAME_IN_CATALOG.fullmatch, names.split("/")))
@@ -83,7 +84,7 @@ def _parse_url(text: str) -> ObjectPath:
     else:
         kind = kind_of(text)
         called, example = kind.bucket_name, kind.example
-        is_named = kind.bucket.fullmatch(place.bucket.partition("://")[2])
+        is_named = bool(kind.bucket.fullmatch(place.bucket.partition("://")[2]))
     parts = [part for part in place.key.split("/") if part]
     if not is_named or any(part in (".", "..") or not _KEY.fullmatch(part) for part in parts):
         raise InvalidUrl(
@@ -94,7 +95,7 @@ def _parse_url(text: str) -> ObjectPath:
         raise InvalidUrl(f"root {text!r} is a whole {called}: give a folder in it, such as {text}/pulsar")
     if len(text) > MAX_URL_BYTES:
         raise InvalidUrl(f"root {text[:40]!r}... is too long: it takes at most {MAX_URL_BYTES} characters")
-    found = object_path_of(f"{place.bucket}/{'/'.join(parts)}")
+    found = ObjectPath(bucket_at(place.bucket), "/".join(parts))
     if len(found.store.location) + len(found.key) > MAX_URL_BYTES:
         raise InvalidUrl(f"root {text!r} lies at {found.store.location!r}, which makes it too long: give another one")
     return found

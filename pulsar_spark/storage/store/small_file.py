@@ -7,6 +7,7 @@ keeps it under another name (:func:`keep_aside`).
 import json
 import logging
 import time
+from pathlib import Path
 
 from pulsar_spark.storage.store.store import AnyPath, store_of
 
@@ -78,10 +79,10 @@ def say_unreadable(path: AnyPath, content: bytes, why: object, instead: str) -> 
 
 def keep_aside(path: AnyPath) -> AnyPath:
     """Keep what is at *path* under another, returned name; a file has both until it is replaced."""
-    store, aside = store_of(path), path.with_name(f"{path.name}.broken-{time.time_ns()}")
-    if store.is_local and (path.is_symlink() or not path.is_file()):
-        path.rename(aside)
+    aside = path.with_name(f"{path.name}.broken-{time.time_ns()}")
+    if isinstance(path, Path) and (path.is_symlink() or not path.is_file()):
+        path.rename(path.parent / aside.name)
     else:
-        store.link(path, aside)
+        store_of(path).link(path, aside)
     log.warning("the former content of %r is kept as %r", str(path), aside.name)
     return aside

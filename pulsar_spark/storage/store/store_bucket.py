@@ -9,7 +9,7 @@ import os
 import re
 import uuid
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pulsar_spark.errors import ConnectError, InvalidUrl, NotARoot
 from pulsar_spark.storage.store.object_path import ObjectPath
@@ -17,6 +17,7 @@ from pulsar_spark.storage.store.store_kinds import SCHEMES, VOLUMES, kind_of
 from pulsar_spark.storage.store.volumes import location_of, volume_at
 
 if TYPE_CHECKING:
+    from obstore.store import ClientConfig
     from obstore.store import ObjectStore as Raw
 
 ANSWER_SECONDS, CONNECT_SECONDS, RETRY_SECONDS = 20, 5, 30
@@ -66,23 +67,25 @@ def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "
             f"'pulsar_spark[{url.partition(':')[0]}]'"
         ) from missing
     location = location_of(url)
-    kind, lent = kind_of(location), {"credential_provider": volume_at(url).for_obstore} if location != url else {}
+    kind = kind_of(location)
+    lent: Any = volume_at(url).for_obstore if location != url else None
     tries, seconds = (1, 2 * CONNECT_SECONDS) if is_hasty else (0 if is_once else 10, RETRY_SECONDS)
+    client: ClientConfig = {
+        "allow_http": os.environ.get(kind.allow_http, "").lower() in ("true", "1"),
+        "timeout": f"{ANSWER_SECONDS}s",
+        "connect_timeout": f"{min(2, CONNECT_SECONDS) if is_hasty else CONNECT_SECONDS}s",
+    }
     try:
         return from_url(
             location,
-            client_options={
-                "allow_http": os.environ.get(kind.allow_http, "").lower() in ("true", "1"),
-                "timeout": f"{ANSWER_SECONDS}s",
-                "connect_timeout": f"{min(2, CONNECT_SECONDS) if is_hasty else CONNECT_SECONDS}s",
-            },
+            client_options=client,
             retry_config={"max_retries": tries, "retry_timeout": timedelta(seconds=seconds)},
-            **lent,
+            credential_provider=lent,
         )
     except (BaseError, ValueError) as error:
-        said = _OF_A_KEY.sub("", str(error).partition("\n")[0])
+        reason = _OF_A_KEY.sub("", str(error).partition("\n")[0])
         raise ConnectError(
-            f"root {url!r}: the environment's settings for its store are not valid ({said}): {kind.who}"
+            f"root {url!r}: the environment's settings for its store are not valid ({reason}): {kind.who}"
         ) from None
 
 

@@ -8,7 +8,7 @@ import errno
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pulsar_spark.storage.processes import forks
-from pulsar_spark.storage.store.object_path import ObjectPath, Stat
+from pulsar_spark.storage.store.object_path import ObjectPath
 from pulsar_spark.storage.store.ranged_file import RangedFile
 from pulsar_spark.storage.store.store_bucket import open_bucket
 from pulsar_spark.storage.store.store_kinds import kind_of
@@ -49,8 +49,6 @@ class StoreCalls:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
-    # Existence
-
     def has(self, name: str | ObjectPath) -> bool:
         """Does the object exist, or did it a moment ago?"""
         key = self._key(name)
@@ -76,62 +74,6 @@ class StoreCalls:
             made = self._made.pop(self._key(name), None)
         return self.head(name)["size"] if made is None else made
 
-    def has_below(self, folder: ObjectPath) -> bool:
-        """Does any name begin with the folder's?"""
-        key = folder.key
-        chunks = self._ask("list", key, lambda obstore: next(iter(obstore.list(self._raw, key, chunk_size=1)), ()))
-        return len(chunks) > 0
-
-    def names(self, folder: ObjectPath) -> list[str]:
-        """Names of objects and folders in a folder; FileNotFoundError if none."""
-        found = self._listed(folder)
-        names = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
-        if not names:
-            raise _missing(str(folder))
-        return _last_parts(names)
-
-    def folders(self, folder: ObjectPath) -> list[str]:
-        """Names of the folders in a folder."""
-        return _last_parts(self._listed(folder)["common_prefixes"])
-
-    def _listed(self, folder: ObjectPath) -> dict[str, Any]:
-        """A folder's ``objects``, and its folders as ``common_prefixes``."""
-        key = folder.key
-        return self._ask("list", key, lambda obstore: obstore.list_with_delimiter(self._raw, key))
-
-    def names_after(self, folder: ObjectPath, name: str) -> list[str]:
-        """The names in a folder after *name*, in order."""
-        key, found = folder.key, []
-        chunks = self._ask(
-            "list", key, lambda obstore: list(obstore.list(self._raw, key, offset=f"{key}/{name}", chunk_size=1000))
-        )
-        for chunk in chunks:
-            found += [each["path"][len(key) + 1 :] for each in chunk]
-        return found
-
-    def below(self, folder: ObjectPath, *, without: str | None = None) -> dict[str, Stat]:
-        """All objects below a folder by relative name, except in folders that begin with *without*; one call for a
-        thousand.
-        """
-        found = {
-            each["path"][len(folder.key) + 1 :]: Stat(each["size"], each["last_modified"].timestamp())
-            for each in self._all_below(folder)
-        }
-        if without is None:
-            return found
-        return {name: seen for name, seen in found.items() if f"/{without}" not in f"/{name.rpartition('/')[0]}"}
-
-    def stamps(self, folder: ObjectPath) -> dict[str, str]:
-        """By name, a stamp that changes with each object in a folder; one call for a thousand."""
-        return {each["path"][len(folder.key) + 1 :]: each["e_tag"] or "" for each in self._all_below(folder)}
-
-    def _all_below(self, folder: ObjectPath) -> list[Mapping[str, Any]]:
-        key = folder.key
-        chunks = self._ask("list", key, lambda obstore: list(obstore.list(self._raw, key)))
-        return [each for chunk in chunks for each in chunk]
-
-    # Bytes
-
     def get(self, name: str | ObjectPath) -> bytes:
         """The object's bytes; FileNotFoundError if it is missing."""
         return self.get_stamped(name)[0]
@@ -145,10 +87,6 @@ class StoreCalls:
             return bytes(found.bytes()), _known_by(found.meta)
 
         return self._ask("get", key, read)
-
-    def known(self, name: str | ObjectPath) -> dict[str, str]:
-        """The object's present stamp for :meth:`put_over`."""
-        return _known_by(self.head(name))
 
     def last_bytes(self, name: str | ObjectPath, count: int) -> bytes:
         """The last *count* bytes, or fewer; FileNotFoundError if missing."""
@@ -226,10 +164,6 @@ class StoreCalls:
         with contextlib.suppress(FileNotFoundError):
             self._ask("delete", keys[0], lambda obstore: obstore.delete(self._raw, keys))
 
-    def remove_folder(self, folder: ObjectPath, but: Collection[ObjectPath] = ()) -> None:
-        """Remove everything below a folder except *but*."""
-        self.remove(path for name in self.below(folder) if (path := folder / name) not in but)
-
     def _key(self, name: str | ObjectPath) -> str:
         return name.key if isinstance(name, ObjectPath) else name[len(self.url) + 1 :]
 
@@ -252,7 +186,7 @@ class StoreCalls:
         try:
             return call(obstore)
         except FileNotFoundError:
-            raise _missing(f"{self.url}/{key}") from None
+            raise missing(f"{self.url}/{key}") from None
         except (AlreadyExistsError, PreconditionError):
             raise
         except BaseError as error:
@@ -264,9 +198,5 @@ def _known_by(found: Mapping[str, Any]) -> dict[str, str]:
     return {part: found[part] for part in ("e_tag", "version") if found[part] is not None}
 
 
-def _last_parts(names: Iterable[str]) -> list[str]:
-    return [name.rstrip("/").rpartition("/")[2] for name in names]
-
-
-def _missing(name: str) -> FileNotFoundError:
+def missing(name: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, "the store has no object of that name", name)

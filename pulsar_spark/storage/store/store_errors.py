@@ -34,13 +34,13 @@ def as_fault(error: BaseError, name: str) -> OSError:
     return OSError(number, f"{code_of(error)}: {_first_line(error)}", name)
 
 
-def code_of(error: BaseError) -> str:
+def code_of(error: Exception) -> str:
     """The store's code, such as ``NoSuchBucket``, or the kind of error."""
     found = _CODE.search(str(error))
     return found[1] if found else type(error).__name__
 
 
-def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
+def what_is_wrong(error: BaseError | FileNotFoundError, url: str, root: str) -> InvalidRequest:
     """The error of a root's first calls, with advice; *url* is the bucket's."""
     code, text, kind = code_of(error), str(error), kind_of(location_of(url))
     who = GRANTS if url.startswith(VOLUMES) else kind.who
@@ -64,12 +64,12 @@ def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
     )
 
 
-def _is_refused(error: BaseError) -> bool:
+def _is_refused(error: Exception) -> bool:
     if _LENDING in str(error):
         return False
     return isinstance(error, PermissionDeniedError | UnauthenticatedError) or "403 Forbidden" in str(error)
 
 
-def _first_line(error: BaseError) -> str:
+def _first_line(error: Exception) -> str:
     line = str(error).partition("\n")[0].partition("<")[0]
     return _QUERY.sub("?...", without_password(line)).strip()[:300]

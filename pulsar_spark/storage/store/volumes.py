@@ -59,10 +59,10 @@ class Volume:
     def __init__(self, url: str):
         self.url = url
         self._name = url.removeprefix(VOLUMES).replace("/", ".")
-        self._lock, self._lent, self._again_at = threading.Lock(), None, 0.0
+        self._lock, self._again_at = threading.Lock(), time.monotonic() + PAUSE_SECONDS
         self._catalog = _catalog(url)
         self.location, self._id = self._where()
-        self.lent()
+        self._lent = self._borrowed(is_first=True)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -72,7 +72,7 @@ class Volume:
         OSError.
         """
         lent = self._lent
-        left = 0.0 if lent is None else lent.until - time.time()
+        left = lent.until - time.time()
         is_good = left > LEFT_SECONDS
         if left > ASK_SECONDS or (is_good and time.monotonic() < self._again_at):
             return lent
@@ -133,9 +133,9 @@ class Volume:
                 f"root {self.url!r}: {' and '.join(own)} would replace the catalog's credentials: unset it, "
                 "or give a root in a container of its own"
             )
-        return location, found.volume_id
+        return location, str(found.volume_id)
 
-    def _borrowed(self) -> Lent:
+    def _borrowed(self, *, is_first: bool = False) -> Lent:
         from databricks.sdk.errors import DatabricksError, PermissionDenied
         from databricks.sdk.service.catalog import VolumeOperation
 
@@ -143,7 +143,7 @@ class Volume:
         try:
             return _lent(lend(operation=VolumeOperation.WRITE_VOLUME, volume_id=self._id))
         except (DatabricksError, OSError, ValueError) as fault:  # ValueError if no login works any more
-            if self._lent is not None:
+            if not is_first:
                 raise OSError(errno.EIO, f"the catalog gives no credentials: {_reason(fault)}", self.url) from fault
             if not isinstance(fault, PermissionDenied):
                 raise _no_answer(self.url, fault) from fault
@@ -192,16 +192,17 @@ def _catalog(url: str) -> "WorkspaceClient":
 
 def _lent(answer: "GenerateTemporaryVolumeCredentialResponse") -> Lent:
     aws, azure = answer.aws_temp_credentials, answer.azure_user_delegation_sas
-    credentials = {}
+    given: dict[str, str | None] = {}
     if aws is not None:
-        credentials = {
+        given = {
             "access_key_id": aws.access_key_id,
             "secret_access_key": aws.secret_access_key,
             "token": aws.session_token,
         }
     elif azure is not None:
-        credentials = {"sas_token": azure.sas_token}
-    if not credentials:
+        given = {"sas_token": azure.sas_token}
+    credentials = {name: value for name, value in given.items() if value is not None}
+    if not credentials or answer.expiration_time is None:
         raise OSError(errno.EIO, "its answer has no credentials of a supported store")
     return Lent(credentials, answer.expiration_time / 1000)
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.layout import BUNDLES, MAX_FILE_NAME, Layout, decode_name
-from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of, store_of
 from pulsar_spark.storage.topics.bundles import bundles_of
 
 _NAME = "announced"
@@ -24,7 +24,7 @@ def announcements_folder(layout: Layout) -> AnyPath:
     return layout.bundle_folder() / _NAME
 
 
-def announcement_of(table: str | os.PathLike) -> str:
+def announcement_of(table: StrPath) -> str:
     """The name of a topic's file, from its table's last three folders; their digest if that is too long.
 
     >>> announcement_of("/data/pulsar/public/default/flights")
@@ -34,7 +34,7 @@ def announcement_of(table: str | os.PathLike) -> str:
     return name if len(os.fsencode(name)) <= MAX_FILE_NAME else hashlib.sha256(os.fsencode(name)).hexdigest()
 
 
-def announce(table: str | os.PathLike) -> None:
+def announce(table: StrPath) -> None:
     """Announce a new commit in the log of *table*, if it is a topic's; never raises."""
     with contextlib.suppress(OSError, CorruptState):  # the broker finds the commit when it reads all logs in turn
         file = _file_of(str(table))

@@ -9,7 +9,7 @@ import json
 import time
 from bisect import bisect_right
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, ServiceUnitNotReady
 from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange, check_cover, parse_range, topic_hash
@@ -45,7 +45,8 @@ class Bundles(NamedTuple):
 
 
 _ONE = Bundles((WHOLE,), (DEFAULT_BUNDLE,))
-_known: dict[str, tuple[object, Bundles]] = {}
+_known: dict[str, tuple[Any, Bundles]] = {}
+"""The bundles of each root, with the file's stamp or, in an object store, until when they need no other look."""
 
 
 def bundles_of(layout: Layout) -> Bundles:
@@ -54,7 +55,7 @@ def bundles_of(layout: Layout) -> Bundles:
     known = _known.get(path)
     if layout.store.is_local:
         try:
-            stamp: object = layout.store.stamp(path)
+            stamp = layout.store.stamp(path)
         except (FileNotFoundError, NotADirectoryError):
             return _ONE
         if known is None or known[0] != stamp:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.store.local_store import LocalStore
+from pulsar_spark.storage.store import local_store
 
 _COARSE_NS = 1_000_000_000
 _PAUSE = 10
@@ -109,6 +109,6 @@ def topic_folders(layout: Layout) -> TopicFolders | ListedTopics:
 
 def _stamp(folder: str) -> int:
     try:
-        return LocalStore.stamp(folder)[1]
+        return local_store.stamp(folder)[1]
     except FileNotFoundError:
         return -1

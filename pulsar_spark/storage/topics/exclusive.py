@@ -16,7 +16,7 @@ from pulsar_spark.errors import ProducerFenced
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.processes.lease_file import LeaseFile
-from pulsar_spark.storage.store.store import AnyPath, Store, path_of, store_of
+from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
 
 LEASE_SECONDS = 10.0
 RENEW_SECONDS = 3.0
@@ -35,7 +35,7 @@ class _Claim(NamedTuple):
 
 
 @lru_cache(maxsize=1000)
-def _claim_file(store: Store, table: AnyPath) -> LeaseFile[_Claim]:
+def _claim_file(table: AnyPath) -> LeaseFile[_Claim]:
     """The claim's file, one per process: in a store, only repeated looks show that it is not renewed."""
     return LeaseFile(table / "_exclusive_producer.json", _Claim, lambda: LEASE_SECONDS)
 
@@ -46,7 +46,7 @@ class ExclusiveClaim:
     def __init__(self, path: AnyPath, topic: str, producer_name: str):
         self._table, self._topic, self._producer_name = path_of(path), topic, producer_name
         self._store = store_of(self._table)
-        self._file = _claim_file(self._store, self._table)
+        self._file = _claim_file(self._table)
         self._owner = uuid.uuid4().hex
         self._seen: tuple | None = None
         self._is_mine = False
@@ -54,7 +54,7 @@ class ExclusiveClaim:
     def holder(self) -> str | None:
         """The name of another producer with exclusive access; None without one."""
         claim = self._file.read()
-        return claim.producer_name if claim and self._is_others(claim) and self._file.is_held(claim) else None
+        return claim.producer_name if claim and self._is_others(claim) and self._file.is_alive(claim) else None
 
     def take(self, *, is_fencing: bool = False) -> bool:
         """Claim the topic; False if another producer has it, unless *is_fencing*."""
@@ -62,7 +62,7 @@ class ExclusiveClaim:
 
         def take(claim: _Claim | None) -> dict | None:
             nonlocal epoch
-            if not is_fencing and claim and self._is_others(claim) and self._file.is_held(claim):
+            if not is_fencing and claim and self._is_others(claim) and self._file.is_alive(claim):
                 return None
             epoch = (claim.epoch if claim else self._logged_epoch()) + 1
             return self._content(epoch, is_held=True)
@@ -94,8 +94,11 @@ class ExclusiveClaim:
         if self._seen == now:
             return
         claim = self._file.read()
-        is_others = claim is not None and self._is_others(claim)
-        if is_others and (self._is_mine or self._file.is_held(claim)):
+        if claim is None:
+            self._seen = now
+            return
+        is_others = self._is_others(claim)
+        if is_others and (self._is_mine or self._file.is_alive(claim)):
             raise ProducerFenced(
                 f"producer {claim.producer_name!r} has exclusive access to topic {self._topic!r}: producer "
                 f"{self._producer_name!r} can no longer publish; close it"

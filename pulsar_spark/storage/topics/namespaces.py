@@ -56,8 +56,8 @@ def topic_hint(layout: Layout, name: TopicName) -> str:
 
 
 def _close_namespaces(layout: Layout, pair: tuple[str, str]) -> list[tuple[str, str]]:
-    known = {*layout.namespaces(), DEFAULT_NAMESPACE} - {pair}
-    return [tuple(each.split("/")) for each in close_names("/".join(pair), map("/".join, known))]
+    known = {"/".join(each): each for each in {*layout.namespaces(), DEFAULT_NAMESPACE} - {pair}}
+    return [known[each] for each in close_names("/".join(pair), known)]
 
 
 def _close_topics(name: TopicName, there: list[TopicName]) -> list[str]:

@@ -4,7 +4,6 @@ Programs that have the topic open see a commit with an unknown partition (:func:
 """
 
 import json
-import os
 from functools import partial
 
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, NotARoot, TopicNotFound
@@ -14,11 +13,11 @@ from pulsar_spark.storage.delta.definitions import read_definition
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.table_lock import append_lock
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.store.store import AnyPath, StrPath
 from pulsar_spark.storage.topics.topics import MAX_PARTITIONS, Topic, check_not_hidden, read_topic
 
 
-def partitions_now(table: str | os.PathLike) -> int:
+def partitions_now(table: StrPath) -> int:
     """The present number of partitions; 0 without any, or without the table."""
     try:
         found = read_definition(table).properties.get("partitions")

@@ -14,8 +14,10 @@ from typing import NamedTuple
 from filelock import FileLock
 
 from pulsar_spark.storage.delta.tables import AppendTable
-from pulsar_spark.storage.processes.held_file import has_holder_ended, hold, machine
+from pulsar_spark.storage.processes.held_file import HeldFile, has_holder_ended, hold, machine
+from pulsar_spark.storage.processes.held_object import HeldObject
 from pulsar_spark.storage.store.faults import is_fault_of_disk
+from pulsar_spark.storage.store.object_path import ObjectPath
 from pulsar_spark.storage.store.small_file import parse_object, read_small, say_unreadable, text_of
 from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.store.store_lock import store_lock
@@ -52,7 +54,7 @@ class TopicProducers:
         self._folder = path_of(table) / _FOLDER
         self._store = store_of(self._folder)
         self._content = {"name": name, "partitions": list(partitions)}
-        self._held = None
+        self._file: HeldFile | HeldObject | None = None
         self._waits_since: int | None = None
         self._said_so = float("-inf")
 
@@ -65,7 +67,7 @@ class TopicProducers:
             with _but_for_the_disk():
                 self._folder.mkdir(exist_ok=True)
                 lock = self._folder / ".lock"
-                locked.enter_context(FileLock(lock) if self._store.is_local else store_lock(lock))
+                locked.enter_context(store_lock(lock) if isinstance(lock, ObjectPath) else FileLock(lock))
             yield
 
     def enter(self, *, is_waiting: bool = False) -> None:
@@ -75,7 +77,7 @@ class TopicProducers:
             if is_waiting and self._waits_since is None:
                 self._waits_since = AppendTable(self._folder.parent).append_transaction(_APPLICATION, time.time_ns())
             more = {"is_waiting": True, "waits_since": self._waits_since} if is_waiting else {"is_waiting": False}
-            self._held = hold(self._folder / uuid.uuid4().hex, {**self._content, **more})
+            self._file = hold(self._folder / uuid.uuid4().hex, {**self._content, **more})
 
     def is_first(self) -> bool:
         """Has no other producer waited longer?"""
@@ -91,7 +93,7 @@ class TopicProducers:
     @property
     def has_entered(self) -> bool:
         """Is it visible, and was not sent away?"""
-        return self._held is not None and self._held.path.exists()
+        return self._file is not None and self._file.path.exists()
 
     def grow(self, partitions: Sequence[int]) -> None:
         """Publish to all these *partitions*; nothing unless entered."""
@@ -106,15 +108,14 @@ class TopicProducers:
 
     def renew(self) -> None:
         """Renew the sign of life; nothing unless entered."""
-        held = self._held
-        if held is not None:
-            held.touch()
+        if self._file is not None:
+            self._file.touch()
 
     def leave(self) -> None:
         """Remove the file. A second call does nothing."""
-        held, self._held = self._held, None
-        if held is not None:
-            held.end()
+        file, self._file = self._file, None
+        if file is not None:
+            file.end()
 
     def others(self) -> list[Connected]:
         """Producers that share a partition with this one."""
@@ -128,7 +129,7 @@ class TopicProducers:
                 path.unlink(missing_ok=True)
 
     def _files(self) -> list[AnyPath]:
-        own = self._held.path if self._held else None
+        own = self._file.path if self._file else None
         return [path for path in _files(self._folder) if path != own]
 
 
@@ -152,22 +153,22 @@ def _read(path: AnyPath) -> Connected | None:
     if has_holder_ended(path, lambda path: path.unlink(missing_ok=True)):
         return None
     try:
-        said = parse_object(content := read_small(path))
-        is_foreign = not store_of(path).is_local or {name: said.get(name) for name in machine()} != machine()
-        is_waiting = bool(said.get("is_waiting"))
+        found = parse_object(content := read_small(path))
+        is_foreign = not store_of(path).is_local or {name: found.get(name) for name in machine()} != machine()
+        is_waiting = bool(found.get("is_waiting"))
         stays_seconds = WAITING_SECONDS if is_waiting else FOREIGN_SECONDS
         if is_foreign and path.stat().st_mtime + stays_seconds < time.time():
             if not store_of(path).is_local:
                 with contextlib.suppress(OSError):  # a reader may lack the right
                     path.unlink()
             return None
-        partitions = said.get("partitions")
+        partitions = found.get("partitions")
         if not isinstance(partitions, list) or not all(isinstance(each, int) for each in partitions):
             raise ValueError(f"'partitions' is {partitions!r:.60}, not a list of numbers")
-        waits_since = said.get("waits_since", 0)
+        waits_since = found.get("waits_since", 0)
         if not isinstance(waits_since, int | None):
             raise ValueError(f"'waits_since' is {waits_since!r:.60}, not a number")
-        return Connected(text_of(said, "name"), partitions, is_waiting, waits_since or 0)
+        return Connected(text_of(found, "name"), partitions, is_waiting, waits_since or 0)
     except FileNotFoundError:
         return None
     except ValueError as why:

@@ -105,7 +105,7 @@ class SchemaTable:
                 continue
             with contextlib.suppress(BrokerFenced):
                 AppendTable(self.path).append_fenced(SCHEMAS.rows([row]), seen)
-                return row["schema_version"]
+                return len(versions)
 
     def _read(self, topic_id: str) -> tuple[int, list[KeptSchema]]:
         """The table's version (-1 without a table) and the topic's versions."""

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.policies.deduplication import PREFIX
+from pulsar_spark.storage.delta.actions import Commit, parse_commit
 from pulsar_spark.storage.delta.checkpoints import checkpoints
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.store.store import AnyPath, store_of
@@ -64,7 +65,7 @@ class SequenceIds:
         latest = self._log.latest()
         if latest < 0:
             raise FileNotFoundError(self._table)
-        for commit in self._log.commits_with(PREFIX.encode(), version, latest):
+        for commit in self._commits(version, latest):
             for app_id, sequence_id in commit.transactions.items():
                 if self._is_wanted(app_id):
                     found[app_id] = sequence_id, commit.updated_ms.get(app_id)
@@ -74,9 +75,16 @@ class SequenceIds:
 
     def _follow(self) -> None:
         latest = self._log.latest(self.version)
-        for commit in self._log.commits_with(PREFIX.encode(), self.version, latest):
+        for commit in self._commits(self.version, latest):
             self.highest |= {name: each for name, each in commit.transactions.items() if self._is_wanted(name)}
         self.version = latest
+
+    def _commits(self, after: int, until: int) -> Iterator[Commit]:
+        """Commits above *after*, up to *until*, that may have sequence ids; FileNotFoundError if one is gone."""
+        for version in range(after + 1, until + 1):
+            text = self._log.file(version).read_bytes()
+            if PREFIX.encode() in text:
+                yield parse_commit(version, text, self._table)
 
     def _of_checkpoint(self) -> tuple[dict[str, tuple[int, int | None]], int]:
         """The newest readable checkpoint's transactions and version; else 0."""

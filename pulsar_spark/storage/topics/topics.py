@@ -26,6 +26,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.store.away import check_there, saw_root
 from pulsar_spark.storage.store.durability import durability_of_new_roots, settings_path, write_durability
+from pulsar_spark.storage.store.local_store import has_no_links
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.topics.announcements import announcements_folder
 from pulsar_spark.storage.topics.namespaces import topic_hint
@@ -62,7 +63,7 @@ def prepare_root(layout: Layout) -> None:
         _prepare_root(layout)
         saw_root(layout)
     except OSError as error:
-        if layout.store.is_local and layout.store.has_no_links(error):
+        if layout.store.is_local and has_no_links(error):
             raise NotARoot(
                 f"root {str(layout.root)!r} lies on a file system without hard links ({error.strerror}), "
                 "which make every commit atomic: give a folder of a local disk or of NFS, or one in a "

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from pulsar_spark.storage.cursor_ledger.committed_rounds import rows_of
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.cursor_ledger.held_rounds import NOBODY, first_held_round, mark_deletes
-from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.log import TableLog, last_append
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.store.faults import is_fault_of_disk
@@ -44,7 +44,7 @@ class Done(NamedTuple):
 
     table: AnyPath
     what: str
-    count: int
+    number: int
 
 
 class Needs(NamedTuple):
@@ -70,7 +70,7 @@ def needs_of(table: AnyPath, name: str, latest: LatestRows) -> Needs:
     if name == CURSOR_LEDGER.name:
         return _needs_of_rounds(table)
     if name == LEDGERS.name:
-        return Needs(log.last_append())
+        return Needs(last_append(log))
     return Needs(log.latest(), waiting=0)
 
 
@@ -145,14 +145,17 @@ def _make_small(table: AnyPath, opened: DeltaTable, needed: Needs, history: floa
 def _make_room(table: AnyPath, needed: Needs, before: float) -> Iterator[Done]:
     """Delete commits and files that only versions before *before* (seconds) need; the delay index removes its own
     files."""
-    left: list[int] = []
+    left = 0
     clears = table.name != DELAY_INDEX.name
-    for commits in shorten(
-        table, needed.followed, before, lambda doomed: clears and left.append(remove_left(table, doomed))
-    ):
+
+    def clear(doomed: range) -> None:
+        nonlocal left
+        left += remove_left(table, doomed) if clears else 0
+
+    for commits in shorten(table, needed.followed, before, clear):
         yield Done(table, LOG_SHORTENED, commits)
     if clears:
-        yield Done(table, FILES_REMOVED, sum(left) + len(remove_stale(table, before)))
+        yield Done(table, FILES_REMOVED, left + len(remove_stale(table, before)))
         for paths in remove_unseen(table, before, needed.paths):
             yield Done(table, FILES_REMOVED, len(paths))
 
@@ -165,9 +168,9 @@ def _history(table: AnyPath, files: list[DataFile], needs: Needs, before: float)
         return old
     kept = min((file.first_round or 0 for file in files if file not in old), default=NOBODY)
     first = min(kept, needs.first_round)
-    old = {file for file in old if file.last_round is not None and file.last_round < first}
-    first = first_held_round(table, old, needs.mark_delete)
-    return {file for file in old if file.last_round < first}
+    before_first = {file: file.last_round for file in old if file.last_round is not None and file.last_round < first}
+    first = first_held_round(table, before_first, needs.mark_delete)
+    return {file for file, last_round in before_first.items() if last_round < first}
 
 
 def _remove_rows(table: AnyPath, opened: DeltaTable, files: list[DataFile]) -> Iterator[Done]:

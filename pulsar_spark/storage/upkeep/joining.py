@@ -109,7 +109,8 @@ def large_groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
 
 def _in_order(files: Sequence[DataFile], most_bytes: int, most_files: int) -> Iterator[list[DataFile]]:
     """*files* in groups, each but the last as large as allowed."""
-    group, size = [], 0
+    group: list[DataFile] = []
+    size = 0
     for file in files:
         if group and (size + file.size > most_bytes or len(group) == most_files):
             yield group
@@ -168,11 +169,9 @@ def _commit(path: AnyPath, table: DeltaTable, written: list[_Joined]) -> list[in
     """Commit the *written* files whose sources are still the table's, and empty the list; returns how many each
     replaced.
     """
-    log, gone = TableLog(path), set()
+    log = TableLog(path)
     latest = log.latest(table.version())
-    for version in range(table.version() + 1, latest + 1):
-        if log.may_remove(version):
-            gone.update(log.removed_paths(version))
+    gone = set().union(*map(log.removed_paths, range(table.version() + 1, latest + 1)))
     whole = [each for each in written if gone.isdisjoint(file.path for file in each.files)]
     remove_files(path, [each.add for each in written if each not in whole])
     written.clear()

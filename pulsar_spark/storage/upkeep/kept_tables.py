@@ -54,8 +54,8 @@ def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
     topics = {topic_id: row["topic"] for (topic_id, _), row in latest.topics.items()}
     seconds = {name: _seconds(latest, name) for name in topics.values()}
     history = max((of_history for of_history, _ in seconds.values()), default=default_number(HISTORY_SECONDS))
-    said = latest.policies.get((BROKER, TIME_TRAVEL_SECONDS))
-    own, versions = (OWN_SECONDS, OWN_VERSIONS) if said is None else (policy_number(TIME_TRAVEL_SECONDS, said), None)
+    value = latest.policies.get((BROKER, TIME_TRAVEL_SECONDS))
+    own, versions = (OWN_SECONDS, OWN_VERSIONS) if value is None else (policy_number(TIME_TRAVEL_SECONDS, value), None)
     for spec in (*BROKER_TABLES, DELAY_INDEX):
         path = layout.broker_table(spec.name)
         yield Kept(spec.name, path, partial(needs_of, path, spec.name, latest), history, own, True, versions)
@@ -65,8 +65,8 @@ def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
             yield Kept(name, path, partial(_needs_of_topic, path, topic_id, latest), *seconds[name])
 
 
-def _seconds(latest: LatestRows, topic: str) -> list[int]:
-    return [_number(latest, topic, name) for name in (HISTORY_SECONDS, TIME_TRAVEL_SECONDS)]
+def _seconds(latest: LatestRows, topic: str) -> tuple[int, int]:
+    return _number(latest, topic, HISTORY_SECONDS), _number(latest, topic, TIME_TRAVEL_SECONDS)
 
 
 def _number(latest: LatestRows, topic: str, name: str) -> int:

@@ -6,19 +6,19 @@ week their checkpoints would be too long. Source: the Delta protocol, "Remove Fi
 Cleanup".
 """
 
+import contextlib
 import re
 import time
 from functools import partial
-from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.storage.delta.commits import commit
-from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.log import TableLog, versions_of
 from pulsar_spark.storage.delta.scan import metadata_of, open_table
 from pulsar_spark.storage.delta.table_lock import shared_lock
-from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.store.store import AnyPath, store_of
 
 FILES_PROPERTY, LOG_PROPERTY = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _FILES_SECONDS = 7 * 24 * 60 * 60
@@ -59,16 +59,15 @@ def left_since(path: AnyPath, table: DeltaTable, before: float, promised_from: f
     """Files that left the table after *before* (in seconds), as far as its state may not list them or they left before
     *promised_from*.
     """
-    said = table.metadata().configuration
-    known = time.time() - (_seconds(FILES_PROPERTY, said[FILES_PROPERTY]) if FILES_PROPERTY in said else _FILES_SECONDS)
-    known = max(known, promised_from)
-    log, left = TableLog(path), set()
-    for version, written in log.written().items() if before < known else ():
-        try:
-            if before <= written <= known and log.may_remove(version):
-                left.update(each for path in log.removed_paths(version) for each in (path, unquote(path)))
-        except FileNotFoundError:  # the log was shortened meanwhile, so it is old enough
-            continue
+    interval = table.metadata().configuration.get(FILES_PROPERTY)
+    known = time.time() - (_FILES_SECONDS if interval is None else _seconds(FILES_PROPERTY, interval))
+    known, left = max(known, promised_from), set[str]()
+    if before < known:
+        log = TableLog(path)
+        for name, seen in store_of(log.folder).below(log.folder).items():
+            for version in versions_of([name]) if before <= seen.st_mtime <= known else ():
+                with contextlib.suppress(FileNotFoundError):  # the log was shortened meanwhile, so it is old enough
+                    left |= log.removed_paths(version)
     return left
 
 

@@ -123,11 +123,10 @@ def remove_left(path: AnyPath, versions: range) -> int:
 
 def _taken_out(log: TableLog, versions: Iterable[int]) -> set[str]:
     """Paths, raw and unquoted, that *versions* in the log removed."""
-    found = set()
+    found: set[str] = set()
     for version in versions:
         with contextlib.suppress(FileNotFoundError):
-            if log.may_remove(version):
-                found.update(each for name in log.removed_paths(version) for each in (name, unquote(name)))
+            found |= log.removed_paths(version)
     return found
 
 
