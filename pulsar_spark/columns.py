@@ -4,6 +4,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
+from pyspark.sql.types import IntegerType
 
 from pulsar_spark.protocol.keys.sticky_key import sticky_key
 from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash as hash_of
@@ -39,7 +40,7 @@ def sticky_key_hash(
     return _sticky_key_hash(*keys, is_base64.cast("boolean"), is_ordered.cast("boolean"))
 
 
-@arrow_udf("int")  # type: ignore[call-overload]  # PySpark's stub lacks this form
+@arrow_udf(IntegerType())  # type: ignore[call-overload]  # PySpark's stub lacks this form
 def _sticky_key_hash(
     partition_keys: pa.Array, ordering_keys: pa.Array, is_base64: pa.Array, is_ordering_key_base64: pa.Array
 ) -> pa.Array:
