@@ -1,4 +1,4 @@
-"""Rooms of the package: folders small enough to look through, each with a sentence, and no circle of imports."""
+"""A folder too full to look through, a circle of imports, or a class or function that is too large is found here."""
 
 import ast
 from collections.abc import Iterator
@@ -9,6 +9,51 @@ from tests.support.judging import failures
 PACKAGE = Path(__file__).parents[1] / "pulsar_spark"
 MOST_FILES = 20
 LARGEST_PART = 1 / 3
+MOST_METHODS, MOST_LINES = 20, 50
+LARGE = {
+    "admin/admin.py::Admin": 25,
+    "admin/policies.py::Policies": 28,
+    "asyncio/consumer.py::Consumer": 22,
+    "broker/bundle/bundle.py::Bundle": 27,
+    "broker/cursors/state.py::Cursor": 35,
+    "broker/delays/delay_index.py::DelayIndex": 24,
+    "broker/delays/promotion.py::Promotion": 23,
+    "broker/gathering/coded.py::Coded": 27,
+    "broker/key_shared/keyed_lanes.py::KeyedByLane": 24,
+    "broker/key_shared/lane_form.py::LaneForm": 25,
+    "broker/round/rounds.py::Rounds": 22,
+    "broker/round/rounds.py::attempt": 52,
+    "broker/runner.py::Broker": 23,
+    "broker/runner.py::__init__": 63,
+    "broker/service/process.py::run_broker": 68,
+    "broker/service/shared.py::Shared": 22,
+    "cli/messages/messages.py::consume": 51,
+    "cli/messages/messages.py::produce": 66,
+    "client/acks/acknowledgement_tracker.py::AcknowledgementTracker": 30,
+    "client/client.py::__init__": 83,
+    "client/compat.py::Context": 28,
+    "client/model/message.py::Message": 26,
+    "client/readers/reader.py::Reader": 22,
+    "client/receiving/receiver.py::Receiver": 26,
+    "client/sending/producer_settings.py::check_producer_settings": 87,
+    "client/sending/producing.py::create_producer": 87,
+    "client/sending/sending.py::send_async": 51,
+    "client/subscribing/consumer.py::Consumer": 33,
+    "client/subscribing/consumer.py::__init__": 52,
+    "client/subscribing/consumer_settings.py::check_consumer_settings": 108,
+    "client/subscribing/subscribing.py::subscribe": 135,
+    "client/subscribing/subscription.py::PartitionSubscription": 30,
+    "client/subscribing/subscription.py::__init__": 59,
+    "frames/consuming/consumer.py::consume": 116,
+    "frames/consuming/consuming.py::Consuming": 23,
+    "frames/consuming/consuming.py::__init__": 52,
+    "frames/letters/reprocess.py::reprocess_dead_letters": 83,
+    "frames/publishing/producer.py::publish": 131,
+    "link/channel.py::Channel": 27,
+    "storage/ledgers/partition_ledgers.py::PartitionLedgers": 24,
+    "storage/store/object_path.py::ObjectPath": 27,
+}
+"""Classes with more methods, and functions with more lines. Take a name off this list once it is small; add none."""
 
 
 def folders() -> list[Path]:
@@ -114,3 +159,30 @@ def test_a_circle_for_a_type_alone_is_seen(tmp_path):
     (package / "rooms" / "door.py").write_text("if TYPE_CHECKING:\n    from house.rooms.wall import Wall")
     (package / "rooms" / "wall.py").write_text("def opened():\n    from house.rooms import door")
     assert [*circles(imports_of(package))] == [["house.rooms.door", "house.rooms.wall"]]
+
+
+def test_classes_and_functions_are_small():
+    found = {f"{file.relative_to(PACKAGE).as_posix()}::{name}": size for file, name, size in too_large(PACKAGE)}
+    assert {name: size for name, size in found.items() if size > LARGE.get(name, 0)} == {}
+    assert sorted(LARGE.keys() - found.keys()) == [], "these are small now: take them off the list"
+
+
+def too_large(package: Path) -> Iterator[tuple[Path, str, int]]:
+    """Classes with too many methods and functions with too many lines: file, name, size."""
+    for file in sorted(package.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                methods = sum(isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) for each in node.body)
+                if methods > MOST_METHODS:
+                    yield file, node.name, methods
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                size = (node.end_lineno or node.lineno) - node.lineno + 1
+                if size > MOST_LINES:
+                    yield file, node.name, size
+
+
+def test_a_large_class_and_a_long_function_are_seen(tmp_path):
+    methods = "".join(f"    def step_{number}(self): ...\n" for number in range(MOST_METHODS + 1))
+    (tmp_path / "a.py").write_text(f"class Large:\n{methods}")
+    (tmp_path / "b.py").write_text("def long():\n" + "    pass\n" * MOST_LINES)
+    assert [(name, size) for _, name, size in too_large(tmp_path)] == [("Large", 21), ("long", 51)]

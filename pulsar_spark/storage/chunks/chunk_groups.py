@@ -130,7 +130,12 @@ class ChunkGroups:
     def need(self, first: int) -> None:
         """Read the unknown chunks from *first* on."""
         if first < self.begin or not self._is_read:
-            self._read_from(first)
+            self._forget()
+            self._is_read, self.begin, self.end = True, first, self._ledgers.end_position
+            run = next(self._ledgers.chunk_runs(min(first, self._ledgers.last_chunk_position)), None)
+            if run is not None:
+                self.begin = min(first, run.first_position)
+                self.end = 0 if run.chunks_from is None else run.chunks_from
         for runs in self._unread():
             found, deleted = read_published_chunks(self._table, runs)
             if len(found.positions):
@@ -160,16 +165,6 @@ class ChunkGroups:
         self._of_key = (np.cumsum(is_kept) - 1)[self._of_key]
         self._attempts.keep(is_kept)
         self.begin = before
-
-    def _read_from(self, first: int) -> None:
-        self._forget()
-        self._is_read, self.begin = True, first
-        run = next(self._ledgers.chunk_runs(min(first, self._ledgers.last_chunk_position)), None)
-        if run is None:
-            self.end = self._ledgers.end_position
-            return
-        self.begin = min(first, run.first_position)
-        self.end = 0 if run.chunks_from is None else run.chunks_from
 
     def _unread(self) -> Iterator[list[Run]]:
         """The unread runs that may have chunks, in batches."""

@@ -72,15 +72,11 @@ class LedgerIndex:
             self._users -= 1
             if self._users > 0:
                 return
-        for other in list(self._by_bundle.values()):
-            other._forget()
-
-    def _forget(self) -> None:
-        with self._lock:
-            self._version = self._few = None
-            self._topics.clear()
-            self._foreign.clear()
-            self._stretches.clear()
+        for index in list(self._by_bundle.values()):
+            with index._lock:
+                index._version = index._few = None
+                for topics in (index._topics, index._foreign, index._stretches):
+                    topics.clear()
 
     def runs(self, topic_id: str, partition: int, first: int, last: int) -> Iterator[Run]:
         """Runs cut to positions *first*..*last*, in order; :class:`CorruptState` if one is not numbered."""
@@ -214,7 +210,11 @@ class LedgerIndex:
             self._append(topic_id, partitions, rows.filter(pc.equal(rows["topic_id"], topic_id)))
         self._version = version
         while len(self._topics) >= MOST_TOPICS:
-            self._forget_topic(next(iter(self._topics)))
+            oldest = next(iter(self._topics))
+            del self._topics[oldest]
+            self._foreign.pop(oldest, None)
+            for key in [key for key in self._stretches if key[0] == oldest]:
+                del self._stretches[key]
         self._topics[topic_id] = partitions
         return partitions
 
@@ -239,13 +239,6 @@ class LedgerIndex:
         is_few = rows is not None and rows.num_rows <= 2 * STRETCH
         self._few = (version, rows) if is_few else None
         return rows if is_few else None
-
-    def _forget_topic(self, topic_id: str) -> None:
-        """Drop a topic, which is loaded again on demand."""
-        del self._topics[topic_id]
-        self._foreign.pop(topic_id, None)
-        for key in [key for key in self._stretches if key[0] == topic_id]:
-            del self._stretches[key]
 
     def _refresh(self) -> None:
         if self._version is None:

@@ -72,17 +72,17 @@ def plan_trim(
 
     :class:`NotAllowedError` if a subscription needs some of that.
     """
-    held, holder = _held_from(topic, partition, ledgers, latest, compacted_until)
-    if before is not None and before > held:
+    needed, holder = _needed_from(topic, partition, ledgers, latest, compacted_until)
+    if before is not None and before > needed:
         raise NotAllowedError(
             f"topic {str(topic.name.partition(partition))!r}: subscription {holder or COMPACTION!r} needs the "
-            f"entries from position {held} on: trim before {held} or less, or move its cursor first"
+            f"entries from position {needed} on: trim before {needed} or less, or move its cursor first"
         )
     retention = _retention(topic, latest)
     kept_by = f"subscription {holder}" if holder else "the newest ledger stays"
     if holder is None and retention is None and before is None:
         return Trim(partition, 0, 0, "nobody subscribes and no retention is set")
-    until = held if before is None else before
+    until = needed if before is None else before
     count, most = int(np.searchsorted(ledgers.last_positions, until)), max(len(ledgers.ledger_ids) - 1, 0)
     if count > most:
         count, kept_by = most, "the newest ledger stays"
@@ -118,63 +118,44 @@ def trim_topic(
     known = whole_ledgers(layout, topic.topic_id)  # at least those numbered by then
     while True:
         with lock_where_there_is_one(topic.path):
-            latest, view = read_latest(layout, *NEEDED), CompactedView(topic.path)
-            compacted = {each: view.horizon(each) if view.is_made else None for each in partitions}
-            table = open_table(topic.path)
-            trims = [
-                plan_trim(
-                    topic,
-                    partition,
-                    known.get(partition, NOTHING),
-                    latest,
-                    now=now,
-                    before=before,
-                    compacted_until=compacted[partition],
-                )
-                for partition in partitions
-            ]
+            latest, view, table = read_latest(layout, *NEEDED), CompactedView(topic.path), open_table(topic.path)
             is_all_numbered = _is_all_numbered(log, numbered, table.version())
-            found = {
-                each.partition: _files(table, topic, each, known.get(each.partition, NOTHING), is_all_numbered)
-                for each in trims
-            }
-            removes = [remove for files in found.values() for remove in files]
-            done = [
-                Trimmed(each, len(found[each.partition]), sum(remove["size"] for remove in found[each.partition]))
-                for each in trims
-            ]
             gone = trimmed_ledgers(topic.path, partitions)
-            transactions = {
-                f"{TRIMMED}{each.partition}": max(each.ledger_id, gone[each.partition])
-                for each in trims
-                if each.ledger_id
-            }
-            if (
-                dry_run
-                or not removes
-                or commit(topic.path, [table.version() + 1], [], transactions, removes) is not None
-            ):
+            done, removes, transactions = list[Trimmed](), list[dict](), dict[str, int]()
+            for partition in partitions:
+                ledgers, compacted = known.get(partition, NOTHING), view.horizon(partition) if view.is_made else None
+                trim = plan_trim(topic, partition, ledgers, latest, now=now, before=before, compacted_until=compacted)
+                files = _files(table, topic, trim, ledgers, is_all_numbered)
+                removes += files
+                done.append(Trimmed(trim, len(files), sum(file["size"] for file in files)))
+                if trim.ledger_id:
+                    transactions[f"{TRIMMED}{partition}"] = max(trim.ledger_id, gone[partition])
+            if dry_run or not removes:
+                return done
+            if commit(topic.path, [table.version() + 1], [], transactions, removes) is not None:
                 return done
 
 
-def _held_from(
+def _needed_from(
     topic: Topic, partition: int, ledgers: WholeLedgers, latest: LatestRows, compacted_until: int | None
 ) -> tuple[int, str | None]:
     """The first position that a subscription or its letters need, or that awaits compaction, with its holder; the end
     and None without subscriptions.
     """
-    held = [
+    needed = [
         (row["mark_delete_position"] + 1, key.subscription)
         for key, row in latest.cursors.items()
         if (key.topic_id, key.partition) == (topic.topic_id, partition)
     ]
-    held += [
+    needed += [
         (row["first"], f"{row['subscription']} (letters to be written)")
         for row in [*latest.letters, *latest.waiting_letters.values()]
         if (row["topic_id"], row["partition"]) == (topic.topic_id, partition)
     ]
     end = ledgers.end_position if compacted_until is None else ledgers.first_after(compacted_until)
-    return min([*held, (end, COMPACTION)] if held and end < ledgers.end_position else held, default=(end, None))
+    if needed and end < ledgers.end_position:
+        needed.append((end, COMPACTION))
+    return min(needed, default=(end, None))
 
 
 def _retention(topic: Topic, latest: LatestRows) -> Retention | None:
