@@ -63,9 +63,7 @@ def _too_long(name: str, encoded: str, most: int) -> InvalidTopicName:
 
 
 def beside(table: StrPath, suffix: str) -> AnyPath:
-    """The path of a table's file beside it, under a name that no topic has; a digest replaces a table's name that is
-    too long.
-    """
+    """The path of a file beside a table, under a name that no topic has; a digest replaces too long names."""
     folder = path_of(table)
     name = f".{folder.name}{suffix}"
     if len(os.fsencode(name)) > MAX_FILE_NAME:
@@ -117,9 +115,7 @@ class Layout:
         return folder / encode_name(topic.local_name, most=MAX_TABLE_NAME)
 
     def check_new_topic(self, topic: TopicName) -> None:
-        """:class:`InvalidTopicName`, with the excess bytes, if the name is too long. Its namespace is made with the
-        topic.
-        """
+        """:class:`InvalidTopicName`, with the excess bytes, if the name is too long."""
         encoded = encode_name(topic.local_name, most=MAX_TABLE_NAME)
         if len(encoded) > MAX_TABLE_NAME:
             raise _too_long(topic.local_name, encoded, MAX_TABLE_NAME)
@@ -148,9 +144,8 @@ class Layout:
         return self.root / BUNDLES / DEFAULT_BUNDLE / table
 
     def local_folder(self) -> AnyPath:
-        """Where a broker keeps what no successor needs: the bundle's folder, or for an object store one of this
-        machine.
-        """
+        """Where a broker keeps what no successor needs: its bundle's folder, or a folder of this machine for an object
+        store."""
         if self.store.is_local:
             return self.bundle_folder()
         digest = hashlib.sha256(str(self.bundle_folder()).encode()).hexdigest()[:16]

@@ -65,8 +65,8 @@ class ChunkGroups:
         self._attempts = Columns(
             first=np.int64, end=np.int64, since=np.int64, last=np.int64, next=np.int32, of=np.int32, is_gone=np.bool_
         )
-        """Each group as it was opened, by its chunk 0: where it ended, since when, its last chunk so far, the next one,
-        how many there are, and whether one of them was deleted."""
+        """By chunk 0 of each group: end, first publish time, last chunk so far, next chunk id, chunks, and whether one
+        is gone."""
         self._units = Columns(first=np.int64, last=np.int64)
         self._parts = Columns(first=np.int64, last=np.int64)
         self._keys, self._of_key = np.zeros(0, np.uint64), np.zeros(0, np.int64)
@@ -114,11 +114,8 @@ class ChunkGroups:
         return OpenGroups(*(self._attempts[name][is_open] for name in ("first", "last", "since")))
 
     def between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Beginnings and ends of groups that overlap *first*..*last*, by first chunk, without those with a deleted
-        chunk.
-
-        Open ones end at :data:`STILL_OPEN`.
-        """
+        """Beginnings and ends of groups without deleted chunks that overlap *first*..*last*; open ones end at
+        ``STILL_OPEN``."""
         self.need(first)
         firsts, ends = self._attempts["first"], self._attempts["end"]
         until = np.searchsorted(firsts, last, "right")

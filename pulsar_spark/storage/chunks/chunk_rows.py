@@ -110,8 +110,7 @@ def rows_of_chunks(
 def lost_messages(
     table: AnyPath, spans_of: SpansOf, units: Mapping[int, int], columns: Sequence[str]
 ) -> dict[int, MessagesLost]:
-    """Of *units* (first positions by last), the messages with lost chunks in *columns*, and errors that name the lost
-    files."""
+    """Of *units* (first positions by last), the messages with lost chunks, and errors that name the lost files."""
     found: dict[int, MessagesLost] = {}
     for run, spans in spans_of(list(Positions((first, last) for last, first in units.items()))):
         if run.may_have_chunks:

@@ -1,7 +1,4 @@
-"""Find the chunks of messages whose ends are known, and join their payloads.
-
-Memory holds the message and two row groups.
-"""
+"""Find the chunks of messages whose ends are known, and join their payloads: a message and two row groups in memory."""
 
 import io
 import weakref
@@ -98,8 +95,7 @@ class ChunkedMessages(NamedTuple):
     spans_of: SpansOf
 
     def parts(self, units: Mapping[int, int]) -> dict[int, np.ndarray]:
-        """The chunk positions of each message of *units* (first positions by last), in order; empty if some are
-        gone."""
+        """The chunk positions of each of *units* (first positions by last), in order; empty if some are gone."""
         spans = Positions((first, last) for last, first in units.items())
         found = [
             read_chunks(self.table, run.part(parts[0][0], parts[-1][1]))

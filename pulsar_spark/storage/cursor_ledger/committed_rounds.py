@@ -89,7 +89,7 @@ class Round(NamedTuple):
 def since_snapshot(
     path: AnyPath, read: Callable[[Commit], Round], kinds: Collection[str] | None = None
 ) -> Iterator[tuple[int, Round]]:
-    """Version and rows of the rounds from the newest snapshot on; with *kinds*, only of rounds with such facts and the
+    """Version and rows of the rounds from the newest snapshot on that have facts of *kinds* (default: all), and the
     newest."""
     log, rounds, has_newest = TableLog(path), [], False
     for version in range(log.latest(), 0, -1):

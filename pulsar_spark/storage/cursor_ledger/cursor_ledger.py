@@ -110,8 +110,7 @@ class LatestRows:
         self.pages: dict[CursorKey, dict[int | None, Sequence[Range]]] = {}
         """Ranges by page; by no page (None) those of a map of entries, which rows change range by range."""
         self.lanes: dict[CursorKey, dict[int, LaneHashes]] = {}
-        """Of pages that are of a lane, the lane's hashes: their ranges mean the entries with one of these, and count
-        them."""
+        """The hashes of each page that is of a lane: its ranges mean and count only entries with these."""
         self.policies: dict[tuple[str, str], str] = {}
         self.owners: dict[str, str] = {}
         """Ids of the topics with policies, by name."""
@@ -124,7 +123,7 @@ class LatestRows:
         self.letterless: dict[CursorKey, dict] = {}
 
     def catch_up(self, path: AnyPath, columns: list[str] | None = None) -> None:
-        """Apply the next rounds of the table at *path*, from the newest snapshot if necessary; *columns* limits what is
+        """Apply the next rounds of the table at *path*, from the newest snapshot if necessary. *columns* limits the
         read."""
         read = partial(_read_round, path, kinds=self.kinds, columns=columns)
         wanted = self.kinds and self.kinds - {"round"}

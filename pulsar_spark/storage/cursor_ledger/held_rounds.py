@@ -29,8 +29,8 @@ def mark_deletes(snapshot: pa.Table) -> dict[CursorKey, int]:
 
 
 def first_held_round(table: AnyPath, files: Iterable[DataFile], mark_delete: Mapping[CursorKey, int]) -> int:
-    """The first round of the first file that delivered something above *mark_delete* or is unreadable; :data:`NOBODY`
-    for none."""
+    """The first round of the first file that is unreadable or delivered above *mark_delete*; :data:`NOBODY` for
+    none."""
     for file in sorted(files, key=lambda file: file.first_round or 0):
         try:
             rows = read_file(table, file.path, CURSOR_LEDGER.schema, _DELIVERY)

@@ -88,8 +88,8 @@ def parse_commit(version: int, text: bytes, table: object) -> Commit:
 
 
 def parse_actions(text: bytes) -> list[dict]:
-    """The actions of a commit file; ValueError if it is empty, cut off or no commit, TypeError for a line that is no
-    object."""
+    """The actions of a commit file; ValueError if it is empty, cut off or no commit, TypeError for a line of another
+    kind."""
     actions = [_object(json.loads(line), "a line") for line in text.decode().split("\n") if line.strip("\0 \t\r")]
     if not actions:
         raise ValueError(f"its {len(text)} bytes are empty, as after a power loss")

@@ -27,8 +27,7 @@ CHECKPOINT_EVERY = 100
 SHARE, SHARE_BYTES = 8, 4 * 1024
 """A checkpoint is due when the last one has at most so many actions, or bytes, for each commit since then."""
 CHOSEN_SECONDS = 6 * 60 * 60
-"""How long a checkpoint stays after a newer one: a frame of Spark opened earlier may read it only when it is
-executed."""
+"""How long a checkpoint stays after a newer one, because a lazily executed frame of Spark may still read it."""
 APART_SECONDS = 24 * 60 * 60
 """Distance between older checkpoints. From four times this age on, the distance is at most half the age."""
 _FILE = re.compile(r"([0-9]{20})\.checkpoint(\.[0-9]{10}\.[0-9]{10})?\.parquet")
@@ -132,11 +131,7 @@ def remove_checkpoints(table: AnyPath) -> list[int]:
 
 
 def _kept(found: list[Checkpoint], now: float) -> set[int]:
-    """The versions of recently newest checkpoints, and of the first in each stretch of time.
-
-    Stretches double with age and begin at multiples of their length, so the first of a long one was first in a short
-    one.
-    """
+    """Versions of recently newest checkpoints, and of the first in each stretch of time; stretches double with age."""
     chosen = {
         each.version
         for each, successor in zip(found, [*found[1:], None])

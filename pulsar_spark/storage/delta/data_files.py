@@ -29,15 +29,13 @@ ROW_GROUP_ROWS = 1 << 17
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Most bytes of payload in a row group, unless one message has more: a reader holds a whole row group in memory."""
 BY_KEY_OPTIONS = {"parquet.page.row.count.limit": "2000"}
-"""Options of Spark's Parquet writer for rows sorted by the hash of their keys: small pages, because a reader wants many
-short stretches of rows and reads whole pages."""
+"""Options of Spark's writer for rows sorted by hash: small pages, because readers want many short stretches of rows."""
 MESSAGE_OPTIONS = {
     "parquet.enable.dictionary#entry_id": "false",
     "parquet.size.statistics.enabled": "false",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-"""Options of Spark's Parquet writer for messages: no dictionary for unique numbers, no size statistics, no success
-file."""
+"""Options of Spark's writer for messages: no dictionary for unique numbers, no size statistics, no success file."""
 _ROWS_FOR_THREADS = 10_000
 """For fewer rows, one thread is faster than several."""
 SIZED = "payload"
@@ -50,13 +48,9 @@ _PARTITION = "partition"
 
 
 def spark_writer_options(largest: int | None = None) -> dict[str, str]:
-    """Options of Spark's Parquet writer that limit row groups of payloads up to *largest* bytes (None: the maximum
-    message size).
-
-    The writer then checks sizes so often that a row group exceeds :data:`ROW_GROUP_BYTES` at most twofold. Pages may be
-    twice as large, because it counts finished pages as compressed. Pages of small messages end at 20,000 rows, so rows
-    bound their groups.
-    """
+    """Options of Spark's writer that limit row groups of payloads up to *largest* bytes (None: the maximum message
+    size). Sizes are checked so often that a group exceeds :data:`ROW_GROUP_BYTES` at most twofold; pages end at 20,000
+    rows."""
     most_rows = max(1, ROW_GROUP_BYTES // (largest or MAX_MESSAGE_SIZE))
     return {
         "parquet.block.size": str(ROW_GROUP_BYTES),

@@ -104,9 +104,8 @@ class TableLog:
         return versions_of(self.folder.store.names_after(self.folder, self.file(first - 1).name))
 
     def next_there(self, first: int) -> int | None:
-        """The lowest existing version from *first* on, or None. A local disk is probed, which costs less than a list of
-        the log.
-        """
+        """The lowest existing version from *first* on, or None. On a local disk probing costs less than a list of the
+        log."""
         if not self._store.is_local:
             return min(self._listed_from(first), default=None)
         reach = chain(range(first, first + _NEAR), (first + (1 << power) for power in range(7, 16)))
@@ -114,9 +113,7 @@ class TableLog:
         return None if beyond is None else next(found for found in range(first, beyond + 1) if self.has(found))
 
     def versions(self) -> list[int]:
-        """Versions whose commit files exist, in no order; FileNotFoundError if the table or a folder of it is
-        missing.
-        """
+        """Versions whose commit files exist, in no order; FileNotFoundError without a table."""
         try:
             names = self._store.names(self.folder)
         except OSError as error:

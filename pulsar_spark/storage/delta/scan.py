@@ -33,11 +33,8 @@ _LOOK_BACK = 10_000
 
 
 def open_table(path: StrPath, version: int | None = None) -> DeltaTable:
-    """The table at a path, in its latest or a given version; :class:`CorruptState` if it cannot be opened,
-    TableNotFoundError without one.
-
-    A list of the log that commits left with a gap is repeated. Empty commits, which ``deltalake`` skips, are reported.
-    """
+    """The table in its latest or a given version; :class:`CorruptState` if it cannot be opened, TableNotFoundError
+    without one. Lists of the log with gaps are repeated; empty commits, which ``deltalake`` skips, are reported."""
     forks.use()
     place, options = store_of(path).delta(path_of(path))
     for _ in range(_LISTINGS):
@@ -58,9 +55,7 @@ def open_table(path: StrPath, version: int | None = None) -> DeltaTable:
 
 
 def check_opens(path: StrPath) -> None:
-    """:class:`CorruptState` if a table's log is broken, before Spark reads it; features that only Spark knows are
-    allowed.
-    """
+    """:class:`CorruptState` if a log is broken, before Spark reads it; features that only Spark knows are allowed."""
     try:
         open_table(path)
     except CorruptState:
@@ -82,9 +77,7 @@ def _cannot_open(path: StrPath, error: DeltaError) -> Exception:
 
 @contextlib.contextmanager
 def reading(table: StrPath) -> Iterator[None]:
-    """Turn errors of the block into :class:`CorruptState` if a broken log or data file causes them. Others, such as
-    disk faults, are raised as they are.
-    """
+    """Raise :class:`CorruptState` if a broken log or data file causes an error of the block; other errors pass."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
@@ -115,9 +108,8 @@ def _fault_of_files(table: AnyPath, error: Exception) -> str | None:
 
 
 def open_as_far_as_it_goes(path: StrPath) -> DeltaTable:
-    """The table's latest version before a commit that is broken or has unknown requirements. :class:`CorruptState` if
-    none is readable, TableNotFoundError without a table.
-    """
+    """The latest version before a broken commit or unknown requirements; :class:`CorruptState` if none is readable,
+    TableNotFoundError without a table."""
     try:
         return open_table(path)
     except CorruptState:

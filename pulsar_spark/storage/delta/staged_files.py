@@ -1,6 +1,4 @@
-"""Files written for a table before a commit takes them in: moved from beside it, or, in a store, left in place within
-it.
-"""
+"""Files written for a table before a commit takes them in: beside it, or in an object store within it."""
 
 import uuid
 from collections.abc import Iterator

@@ -82,9 +82,8 @@ def staged(
 
 @contextlib.contextmanager
 def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set session-wide settings until their last writer is done. Writers that need other values wait, and later ones
-    queue after them.
-    """
+    """Change settings of the session until their last writer is done; writers that need other values wait in a
+    queue."""
     session = getattr(spark, "_jsparkSession", spark)
     with _writing:
         _await_turn(session, settings)

@@ -21,9 +21,7 @@ T = TypeVar("T")
 
 
 class SureAppend:
-    """Appends to one table, from one thread at a time. Column *identity* has its smallest value in no other commit;
-    *check* and *makes_checkpoints* are AppendTable's.
-    """
+    """Appends to one table, for one thread. Each commit has its own smallest value in column *identity*."""
 
     def __init__(
         self, path: StrPath, identity: str, check: Callable[[], None] = lambda: None, *, makes_checkpoints: bool = True
@@ -42,9 +40,8 @@ class SureAppend:
         return self._log.exists() or is_away(self.path)
 
     def append(self, rows: pa.Table, wait: Callable[[Exception], None]) -> int:
-        """Append *rows* in order; returns the version. *wait* is called with each error: it pauses, or raises to give
-        up. FileNotFoundError if the table was deleted or made again.
-        """
+        """Append *rows*; the version. *wait* pauses after each error, or raises. FileNotFoundError if the table is
+        gone."""
         version = self._append(rows, lambda *more: self._table.append(rows, *more), wait)
         assert version is not None  # it found its rows or appended them
         return version
@@ -53,8 +50,7 @@ class SureAppend:
         self, known: int, rows: pa.Table, transactions: dict[str, int], wait: Callable[[Exception], None]
     ) -> int | None:
         """:meth:`append` with *transactions* chosen from version *known*; None if another writer has committed one
-        since.
-        """
+        since."""
         return self._append(rows, lambda *more: self._table.append_after(known, rows, transactions, *more), wait)
 
     def _append(

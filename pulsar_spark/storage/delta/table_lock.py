@@ -1,6 +1,5 @@
 """A table's inter-process lock, in a file beside it: held alone, or shared by appends. An object store has none:
-writers there replace only what they have read.
-"""
+writers there replace only what they have read."""
 
 import contextlib
 import fcntl
@@ -47,9 +46,7 @@ def shared_lock(table: StrPath) -> Iterator[None]:
 
 @contextlib.contextmanager
 def turn(table: StrPath) -> Iterator[None]:
-    """Wait for a turn to append, at most :data:`TURN_SECONDS`; nothing in an object store. It only avoids
-    collisions.
-    """
+    """Wait for a turn to append, at most :data:`TURN_SECONDS`, to avoid collisions; nothing in an object store."""
     if not store_of(table).is_local:
         yield
         return

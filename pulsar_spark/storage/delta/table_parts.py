@@ -93,9 +93,8 @@ def read_parts(
     wanted: Iterable[Term] = (),
     part_rows: int | None = None,
 ) -> Iterator[pa.Table]:
-    """*columns* of an open table's rows that satisfy all of *wanted*, in no order, typed by *schema*, at most
-    *part_rows* (or :data:`PART_ROWS`) at a time. Columns that a file lacks are null.
-    """
+    """*columns* of the rows that satisfy all of *wanted*, in no order, at most *part_rows* (:data:`PART_ROWS`) at a
+    time; missing columns are null."""
     _check_readable(opened)
     columns, wanted = list(columns), list(wanted)
     folder = folder_of(opened)

@@ -34,11 +34,8 @@ def _has_transaction(table: DeltaTable, app_id: str, version: int) -> bool:
 
 
 class AppendTable:
-    """A handle for appending to one table from one thread at a time.
-
-    ``check`` is called for each version tried, and raises to stop :meth:`append`. *makes_checkpoints* is false if
-    another process makes them (see checkpoints).
-    """
+    """A handle for appending to one table from one thread. ``check`` is called for each version tried, and raises to
+    stop :meth:`append`. Without *makes_checkpoints* another process makes them."""
 
     def __init__(self, path: StrPath, check: Callable[[], None] = lambda: None, *, makes_checkpoints: bool = True):
         self.path, self._check, self._makes_checkpoints = str(path), check, makes_checkpoints
@@ -50,9 +47,7 @@ class AppendTable:
         self._known = -1
 
     def append(self, rows: pa.Table, is_there: Callable[[], bool] = lambda: False) -> int | None:
-        """Append *rows* in one commit, unless ``check`` raises; returns its version, None if *is_there* finds an
-        earlier try's rows.
-        """
+        """Append *rows* in one commit; its version, None if *is_there* finds them from an earlier try."""
 
         def goes_on(seen: int) -> bool:
             self._check()
@@ -69,9 +64,7 @@ class AppendTable:
         return self._committed(self._commit([], {app_id: version}))
 
     def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
-        """Append *rows* unless *app_id* has committed this or a higher *version*; returns the table version, else
-        None.
-        """
+        """Append *rows* unless *app_id* has committed this or a higher *version*; the table's version, else None."""
         if self._is_committed(app_id, version):
             return None
         adds = write_files(self._folder, rows, self._is_partitioned)
@@ -80,9 +73,8 @@ class AppendTable:
     def append_after(
         self, known: int, rows: pa.Table, transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
     ) -> int | None:
-        """Append *rows*, unless ``check`` raises, with *transactions* chosen from version *known*; returns the version.
-        None if another writer has committed one since, or *is_there* finds the rows.
-        """
+        """Append *rows* with *transactions* chosen from version *known*; the version, None if another writer committed
+        one since or *is_there* finds the rows."""
         self._check_life()
         self._check()
         adds = write_files(self._folder, rows, self._is_partitioned)
@@ -113,9 +105,8 @@ class AppendTable:
     def append_staged(
         self, files: Sequence[StagedFile], app_id: str | None = None, version: int | None = None
     ) -> int | None:
-        """Move *files* into the table with one commit; returns its version. None without files, or if *app_id* has
-        committed this or a higher *version*.
-        """
+        """Move *files* into the table with one commit; its version. None without files, or if *app_id* has committed
+        this or a higher *version*."""
         if not files:
             return None
         if app_id is None or version is None:
@@ -127,20 +118,16 @@ class AppendTable:
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_fenced(self, rows: pa.Table, expected: int, concerns: Sequence[str] | None = None) -> int:
-        """Append *rows* directly after version *expected*; returns the new version. *concerns* names all that they
-        concern, if known.
-
-        :class:`BrokerFenced` if another writer has changed data since.
-        """
+        """Append *rows* directly after version *expected*; the version. *concerns* names readers. :class:`BrokerFenced`
+        if another writer has changed data since."""
         self._update()
         self._check_fence(expected)
         adds = write_files(self._folder, rows, self._is_partitioned, is_sparse=True)
         return self._committed(self._commit(adds, {}, lambda seen: self._check_fence(expected), concerns))
 
     def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
-        """Replace files of *version* by *adds* with the same rows; without *adds* the rows go, as housekeeping. Returns
-        the table version; None, with *adds* deleted, if a file was removed since.
-        """
+        """Replace files of *version* by *adds* with the same rows; without *adds* the rows go, as housekeeping. The
+        version; None if a file was removed since."""
         needed, self._known = {remove["path"] for remove in removes}, version
 
         def versions() -> Iterator[int]:
@@ -189,9 +176,7 @@ class AppendTable:
         goes_on: Callable[[int], bool] = lambda seen: True,
         concerns: Sequence[str] | None = None,
     ) -> int | None:
-        """Commit and return the version; if it is taken, *goes_on*, given the last known one, decides whether to try
-        the next.
-        """
+        """Commit; the version. If it is taken, *goes_on*, given the last known one, decides whether to try the next."""
 
         def versions() -> Generator[int, None, None]:
             yield self._known + 1
@@ -223,9 +208,8 @@ class AppendTable:
 
     @contextlib.contextmanager
     def _shared(self) -> Iterator[None]:
-        """Share the table's lock and check the table's identity. FileExistsError if versions after the known one have
-        left the log.
-        """
+        """Share the table's lock if it is the same table; FileExistsError if versions after the known one left the
+        log."""
         with shared_lock(self.path):
             self._check_life()
             if self._log.is_shortened(self._known):

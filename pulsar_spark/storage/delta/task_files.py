@@ -1,8 +1,5 @@
-"""Files that a frame's tasks write in Python workers, one per task and partition, in the order of its rows, three times
-as fast as Spark's writer.
-
-Each task reports its files, so those of lost attempts are ignored.
-"""
+"""Files that a frame's tasks write in Python, one per task and partition, three times as fast as Spark's writer. Tasks
+report them, so those of lost attempts are ignored."""
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,9 +26,8 @@ class ByTasks(NamedTuple):
 
 
 def write_task_files(rows: DataFrame, folder: AnyPath, partition_by: Sequence[str], how: ByTasks) -> list[str]:
-    """Run *rows* and write them into *folder*, which tasks must see; one file per task and partition value. Returns
-    sorted relative names.
-    """
+    """Run *rows* and write one file per task and partition value into *folder*, which tasks must see; sorted relative
+    names."""
     written = rows.mapInArrow(_write_into(str(folder), partition_by, how), "file string").collect()
     return sorted(row.file for row in written)
 

@@ -20,9 +20,8 @@ class Group(NamedTuple):
 
 
 def unnamed_files(path: AnyPath, column: str | None, broken: set[int]) -> list[Group]:
-    """Files that no commit but *broken* ones names, oldest first, without a committed retry's or those older than the
-    log. *column* has one value per commit; None groups each file alone.
-    """
+    """Files that no commit but *broken* ones names, oldest first. *column* has one value per commit; None groups each
+    file alone."""
     log = TableLog(path)
     named = set(named_files(path, broken)) | {
         file.path for version in _readable(log, broken) for file in log.commit(version).added

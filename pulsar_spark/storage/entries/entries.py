@@ -167,12 +167,8 @@ def are_as_published(table, runs: Sequence[Run]) -> list[bool]:
 
 
 def read_slice(table, runs: Iterable[Run], columns: Sequence[str], *, as_published: bool = False) -> pa.Table:
-    """``position`` and *columns* of the entries of *runs*, in order: the values of each first message, null if deleted
-    or lost.
-
-    It is not meant for payloads. Values that commits state for small files are not read from them. *as_published* reads
-    what the producer wrote, whatever was deleted since, until VACUUM removes the file.
-    """
+    """``position`` and *columns* of the entries of *runs*, in order, from each first message; null if deleted or lost.
+    *as_published* ignores deletions until VACUUM."""
     runs, schema = list(runs), _slice_schema(columns)
     said = _stated_values(table, runs, columns, as_published)
     others = _from_files(table, [run for run, values in zip(runs, said) if values is None], columns, as_published)

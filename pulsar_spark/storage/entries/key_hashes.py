@@ -26,9 +26,7 @@ from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
 
 
 def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
-    """The 31-bit hash of each entry of *runs*, in order, as int32; without a key (or deleted, or lost) that of
-    ``NONE_KEY``.
-    """
+    """The 31-bit hash of each entry of *runs*, in order, as int32; that of ``NONE_KEY`` without a key or message."""
     runs = list(runs)
     entries = np.array([run.entries for run in runs], np.int64)
     has_keys = np.repeat(np.array([run.has_keys for run in runs], bool), entries)
@@ -39,9 +37,8 @@ def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
 
 
 def unhashed_keys(table, runs: Iterable[Run]) -> list[str] | None:
-    """The key columns from which hashes of *runs* must be computed: those with values in any footer, all if a file
-    changed. None if all hashes are stored.
-    """
+    """The key columns from which hashes must be computed: those with values in any footer; None if all hashes are
+    stored."""
     by_path = {run.path: run for run in runs}
     files = [
         _key_columns(f"{table}/{path}") if is_in_table(table, run) else KEY_COLUMNS for path, run in by_path.items()
@@ -77,9 +74,8 @@ def _is_by_hash(path: str) -> bool:
 def sent_by_lane(
     index: LedgerIndex, table, place: tuple[str, int], span: tuple[int, int], lane: LaneHashes, entries: int
 ) -> np.ndarray:
-    """The ascending positions that a lane's range of *entries* entries sent: those in *span* (first, last) of *place*
-    (topic id, partition) with its hashes. Missing entries: protocol.keys.lanes.sent_entries.
-    """
+    """The ascending positions that a lane's range of *entries* entries sent, in *span* of *place* (topic id,
+    partition)."""
     runs = list(index.runs(*place, *span))
     is_of_lane = lane.holds(read_hashes(table, runs))
     return span[0] + np.flatnonzero(sent_entries(is_of_lane, entries, lambda: are_missing(table, runs)))

@@ -1,6 +1,4 @@
-"""Lost messages of a topic: published, never removed from its table, and their file is missing, incomplete or
-damaged.
-"""
+"""Lost messages of a topic: never removed from its table, but their file is missing, incomplete or damaged."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -33,9 +31,7 @@ class LostEntries(NamedTuple):
 
 
 def find_missing(table: StrPath, run: Run, spans: Iterable[tuple[int, int]] | None = None) -> Missing | None:
-    """What the table lacks of *run*, or of its ordered, disjoint *spans* (first, last position), by reading unless the
-    file is as published.
-    """
+    """What the table lacks of *run*, or of its ordered *spans*; it is read unless the file is as published."""
     return None if is_as_published(table, run) else _missing(table, run, (), spans)
 
 
@@ -55,9 +51,7 @@ def _missing(
 def lost_entries_of(
     layout: Layout, topic: Topic, partitions: list[int], since: Mapping[int, int] = MappingProxyType({})
 ) -> list[LostEntries]:
-    """Lost numbered entries of *partitions*, by position; with *since*, only of runs beyond that position. Reads the
-    files.
-    """
+    """Lost numbered entries of *partitions*, by position, after *since* if given. Reads the files."""
     path, firsts = (
         layout_of(layout, topic.name).broker_table(LEDGERS.name),
         {each: since.get(each, -1) + 1 for each in partitions},

@@ -154,9 +154,7 @@ class RowGroups:
             self._size = 0
 
     def read(self, path: str, wanted: EntryIds, columns: tuple[str, ...] = ENTRY_COLUMNS) -> Iterator[Rows | Damaged]:
-        """Rows of *wanted*, perhaps with others around them, in order, with place and *columns*, from a file of one
-        publish.
-        """
+        """Rows of *wanted*, perhaps with others around them, in order, from a file of one publish."""
         first, last = int(wanted.firsts[0]), int(wanted.lasts[-1])
         whole = self._cached(path, 0, columns)
         if whole is not None and len(whole.entry_ids) and whole.entry_ids[0] <= first and whole.entry_ids[-1] >= last:

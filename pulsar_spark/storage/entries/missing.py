@@ -1,6 +1,4 @@
-"""Entries of a publish that are no longer in the table: trimmed or deleted ones, and lost ones, whose file was removed
-by hand or is damaged. Lost ones raise an error when needed.
-"""
+"""Entries of a publish that are not in the table: trimmed or deleted ones, and lost ones, which raise when needed."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -18,9 +16,7 @@ from pulsar_spark.storage.store.store import StrPath, path_of
 
 
 class Missing(NamedTuple):
-    """Entries with missing messages: all of the stretches ``whole`` (first, last entry id), some batch indexes of
-    ``parts``.
-    """
+    """Entries with missing messages: all of the stretches ``whole``, and some batch indexes of ``parts``."""
 
     messages: int
     whole: list[tuple[int, int]]

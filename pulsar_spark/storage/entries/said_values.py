@@ -32,9 +32,7 @@ R = TypeVar("R")
 
 
 def common_values(table: AnyPath, runs: Sequence[Run], columns: Sequence[str]) -> list[Values | None]:
-    """For each of *runs*, the values of *columns* common to its file's rows, by its commit; None if unknown, or if the
-    file is not there in that size.
-    """
+    """Of each of *runs*, the values of *columns* common to its file's rows, by its commit; None if unknown."""
 
     def of_commit(members: list[Run]) -> list[Values | None]:
         files = _files_of(TableLog(table), members[0].ledger_id)

@@ -31,9 +31,8 @@ _BY_NAME = frozenset(MESSAGES.schema.names) - set(DELIVERED)
 
 
 class PositionRange(NamedTuple):
-    """Positions *first* to *last*, inclusive, of one partition, with the broker's state. ``ack_set`` None means whole
-    entries.
-    """
+    """Positions *first* to *last*, inclusive, of a partition, with the broker's state; ``ack_set`` None means whole
+    entries."""
 
     partition: int
     first: int
@@ -211,9 +210,8 @@ def _by_bounds(messages: DataFrame, found: list[Piece]) -> DataFrame:
 
 
 def _is_in(pieces: Sequence[Piece]) -> Column:
-    """Is a row in any of *pieces*, of one publish, partition and ack set? As Columns, bounds would take many calls to
-    the JVM.
-    """
+    """Is a row in any of *pieces*, of one publish, partition and ack set? One expression: Columns take many calls to
+    the JVM."""
     publish_id, partition, ack_set = pieces[0].publish_id, pieces[0].partition, pieces[0].ack_set
     bounds = (f"entry_id between {piece.first_entry_id} and {piece.last_entry_id}" for piece in pieces)
     inside = (
@@ -264,9 +262,7 @@ def _by_join(spark: SparkSession, messages: DataFrame, found: list[Piece]) -> Da
 
 
 def _blocks(firsts: np.ndarray, lasts: np.ndarray) -> tuple[int, pa.Array, pa.Array]:
-    """Cut ranges at blocks about as long as they are; returns a block's bits, then each part's range index and
-    block.
-    """
+    """Cut ranges at blocks about as long as they are; a block's bits, then each part's range index and block."""
     bits = int((lasts - firsts + 1).mean()).bit_length() - 1
     blocks = expanded(firsts >> bits, lasts >> bits)
     counts = (lasts >> bits) - (firsts >> bits) + 1
@@ -294,8 +290,7 @@ def without_positions(
 
 def _around(found: list[Piece], firsts: np.ndarray, lasts: np.ndarray) -> Column:
     """At most :data:`MAX_BOUNDS` bounds around clusters of pieces; with more publishes, the first and last publish
-    id.
-    """
+    id."""
     places, groups = np.unique([f"{piece.publish_id}{piece.partition}" for piece in found], return_inverse=True)
     if len(places) > MAX_BOUNDS:
         publish_ids, partitions = {piece.publish_id for piece in found}, {piece.partition for piece in found}

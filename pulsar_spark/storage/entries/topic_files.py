@@ -169,9 +169,7 @@ def files_of(table: StrPath) -> TopicFiles:
 def read_where(
     table: StrPath, path: str, publish_id: str, holders: list[str], read: Callable[[str], T]
 ) -> tuple[list[T], list[str]]:
-    """*read* for each of *holders*, or of the present ones if one is damaged (see :func:`is_damage`); and the lost
-    files.
-    """
+    """*read* of each of *holders*, or of the present ones if one is damaged; and the lost files."""
     found, lost = _read_each(holders, read)
     if lost:
         found, lost = _read_each(files_of(table).holders_now(path, publish_id), read)

@@ -87,9 +87,8 @@ class LedgerIndex:
     def spans_of(
         self, topic_id: str, partition: int, spans: Sequence[tuple[int, int]]
     ) -> list[tuple[Run, list[tuple[int, int]]]]:
-        """Whole runs with positions of the ordered, disjoint *spans* (first, last), each with its parts of them;
-        :class:`CorruptState` if one is not numbered.
-        """
+        """Whole runs of the ordered, disjoint *spans* (first, last), each with its parts of them; :class:`CorruptState`
+        if one is not numbered."""
         found: list[tuple[Run, list[tuple[int, int]]]] = []
         with self._lock:
             for together in _near_each_other(spans):
@@ -275,9 +274,8 @@ class LedgerIndex:
 
 
 def shared_index(layout: Layout) -> LedgerIndex:
-    """The process's index for a root, another if the root was made again. Each user calls :meth:`~LedgerIndex.forget`
-    in the end.
-    """
+    """The process's index for a root, until it is made again. Each user calls :meth:`~LedgerIndex.forget` in the
+    end."""
     path = layout.broker_table(LEDGERS.name)
     with _shared_lock:
         key = forks.generation, str(path), TableLog(path).life()

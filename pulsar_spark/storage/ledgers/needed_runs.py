@@ -1,6 +1,4 @@
-"""Read from ``ledgers``, in parts, what a starting broker needs: the runs that no cursor has passed, and a summary of
-others.
-"""
+"""Read from ``ledgers`` what a starting broker needs: runs that no cursor has passed, and a summary of others."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -93,9 +91,7 @@ def passed_paths(path: AnyPath, topic_id: str, firsts: Mapping[int, int], among:
 def first_position_from(
     layout: Layout, topic_id: str, partition: int, ledger_id: int, published_since: datetime | None = None
 ) -> int | None:
-    """Position of the partition's first run from commit *ledger_id* on, with a message *published_since* if given; else
-    None.
-    """
+    """Position of the first run from commit *ledger_id* on, with a message *published_since* if given; else None."""
     if ledger_id <= 1 and published_since is None:
         return 0
     wanted = [*_between(topic_id, partition, 0, MAX_LONG), term("ledger_id", ">=", ledger_id)]

@@ -1,6 +1,4 @@
-"""Growing columns in packed form: a topic partition may have millions of runs (see ledgers), too many for Python
-objects.
-"""
+"""Growing columns in packed form: a partition may have millions of runs, too many for Python objects."""
 
 from array import array
 from collections.abc import Callable

@@ -9,9 +9,8 @@ FEW = 1024
 
 
 class PublishIds:
-    """8-byte hashes of ids, and the last ids whole. *is_there* looks up an id with a known hash in ``ledgers``; without
-    it all stay whole.
-    """
+    """8-byte hashes of ids, and the last ids whole. *is_there* looks up an id in ``ledgers``; without it all stay
+    whole."""
 
     def __init__(self, is_there: Callable[[str], bool] | None = None):
         self._is_there = is_there

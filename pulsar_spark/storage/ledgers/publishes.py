@@ -93,9 +93,8 @@ def foreign_files(table: AnyPath, commit: Commit, is_publish: bool, partitions: 
 
 
 def check_statistics(table: AnyPath, commit: Commit) -> None:
-    """:class:`CorruptState` for a commit at which numbering would stop, by its text alone. Rewritten rows are
-    ignored.
-    """
+    """:class:`CorruptState` for a commit at which numbering would stop, by its text alone; rewritten rows are
+    ignored."""
     if not commit.removed and not commit.is_overwrite:
         for file in commit.added:
             _published_file(table, commit.version, file)
@@ -188,9 +187,7 @@ def _number(value: object, name: str, most: int) -> int:
 
 
 def _entry_batch_sizes(table: AnyPath, file: PublishedFile, ledger_id: int) -> list[int]:
-    """Messages of each entry, in order. Of entries lost before they were numbered only the sum is known: the first gets
-    the excess.
-    """
+    """Messages of each entry, in order. Of entries lost before only the sum is known: the first gets the excess."""
     names, entries = ["entry_id", "batch_size"], file.entries
     try:
         stored = _sizes(read_file(table, file.path, MESSAGES.schema, names))

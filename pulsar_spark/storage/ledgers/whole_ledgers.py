@@ -20,9 +20,8 @@ _COLUMNS = ("partition", "first_position", "entries", "ledger_id", "publish_id",
 
 
 class WholeLedgers(NamedTuple):
-    """One topic partition's ledgers in order, with last publish times (microseconds, 0 if unknown); then each run's
-    ledger id and publish id.
-    """
+    """One partition's ledgers in order, with last publish times (microseconds, 0 if unknown); then ledger and publish
+    id of each run."""
 
     ledger_ids: np.ndarray
     last_positions: np.ndarray

@@ -14,8 +14,7 @@ ADVICE = (
     "'spawn' (multiprocessing.get_context('spawn'), or set_start_method('spawn')) and open a client in it"
 )
 generation = 0
-"""The number of forks this process comes from since the import; things opened under another number belong to another
-process."""
+"""The number of forks since the import; what was opened under another number belongs to another process."""
 
 _used_by: int | None = None
 

@@ -46,9 +46,7 @@ FARTHEST_SECONDS = 24 * 60 * 60
 
 
 class LeaseFile(Generic[Fields]):
-    """The file at *path* with the fields of *kind*, such as ``host``, ``pid`` and ``until``. A lease lasts
-    *seconds()*.
-    """
+    """The file at *path* with the fields of *kind*; a lease lasts *seconds()*."""
 
     def __init__(
         self,
@@ -82,9 +80,8 @@ class LeaseFile(Generic[Fields]):
         return self._clock() - self._seen[1] < self._seconds()
 
     def change(self, decide: Callable[[Fields | None], dict[str, Any] | None]) -> bool:
-        """Replace the content by what *decide* makes of it: ``is_held``, and the fields except ``host``, ``pid`` and
-        ``until``. If that is None, change nothing and return False.
-        """
+        """Replace the content by what *decide* makes of it: ``is_held``, and the fields but those of :class:`Lease`. If
+        that is None, change nothing and return False."""
 
         def text(content: bytes | None) -> str | None:
             found, is_readable = (None, True) if content is None else self._parsed(content)

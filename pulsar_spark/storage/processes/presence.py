@@ -48,9 +48,8 @@ def all_signs(layout: Layout) -> dict[str, str]:
 
 
 def last_sign(layout: Layout, client_id: str) -> int | str | None:
-    """A value that changes with each sign of life; None without a file. Opening the file avoids a network file system's
-    cache.
-    """
+    """A value that changes with each sign of life; None without a file. An opened file is not that of a network's
+    cache."""
     if not layout.store.is_local:
         return all_signs(layout).get(client_id)
     with opened(_path_of(layout, client_id)) as file:
@@ -58,9 +57,7 @@ def last_sign(layout: Layout, client_id: str) -> int | str | None:
 
 
 def is_gone(layout: Layout, client_id: str) -> bool:
-    """Is the client's process surely gone? False on another machine or without a file. The file stays until
-    :func:`remove_gone`, for a broker's successor.
-    """
+    """Has the client's process surely ended? The file stays until :func:`remove_gone`, for a broker's successor."""
     return has_holder_ended(_path_of(layout, client_id))
 
 

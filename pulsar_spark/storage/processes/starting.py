@@ -86,9 +86,8 @@ class StartingSign:
 
 
 def announce_start(root: StrPath) -> None:
-    """Make the root and the sign before Spark starts. An impossible root is refused; the broker handles temporary disk
-    faults.
-    """
+    """Make the root and the sign before Spark starts; :class:`NotARoot` unless a temporary fault of the disk causes
+    it."""
     layout = Layout(root)
     try:
         prepare_root(layout)

@@ -33,9 +33,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def own_folder(name: str) -> Path:
-    """A private temporary folder under a guessable name; :class:`InvalidConfiguration` if another user owns it or may
-    write.
-    """
+    """A private temporary folder under a guessable name; :class:`InvalidConfiguration` if another user may write."""
     path = Path(tempfile.gettempdir()) / name
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.lstat()

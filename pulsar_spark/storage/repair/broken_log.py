@@ -62,10 +62,8 @@ def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
 
 
 def empty_commit(path: AnyPath, until: int) -> int | None:
-    """The first empty commit after the last checkpoint, up to version *until*; None without one, and in object stores.
-
-    A power loss can leave one, which ``deltalake`` silently skips.
-    """
+    """The first empty commit after the last checkpoint, up to *until*, as a power loss may leave; None in object
+    stores. ``deltalake`` skips it silently."""
     store, log = store_of(path), TableLog(path)
     if not store.is_local:
         return None

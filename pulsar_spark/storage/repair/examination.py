@@ -1,7 +1,4 @@
-"""Examine a root without a broker: what is broken, what that means, and which command repairs it.
-
-Files that no commit names are no finding.
-"""
+"""Examine a root without a broker: what is broken, what that means, and which command repairs it."""
 
 import contextlib
 from collections.abc import Collection, Iterator

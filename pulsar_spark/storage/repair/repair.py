@@ -96,9 +96,8 @@ class TableRepair:
         return unnamed_files(self.path, self.identity, set(self._broken)) if self._broken else []
 
     def restore(self, version: int, dry_run: bool) -> Repaired | None:
-        """Write a broken commit again from its data files of one identity; None if unclear. For the table's only
-        holder, in order of version.
-        """
+        """Write a broken commit again from its data files of one identity; None if unclear. Call it in order of
+        version."""
         chosen = self._take(version)[0] if version in self._broken else None
         return (
             None
@@ -169,8 +168,7 @@ class TableRepair:
 
     def _round_of(self, version: int) -> int | None:
         """The round of a commit of ``cursor_ledger``, after the last readable one; broken commits between count as
-        rounds.
-        """
+        rounds."""
         passed = 1
         for before in range(version - 1, 0, -1):
             try:
@@ -244,8 +242,7 @@ class TableRepair:
 
     def _mend_checkpoints(self, dry_run: bool) -> Iterator[Repaired]:
         """Set broken checkpoints aside and make a new one, if the commits since the start or a sound checkpoint
-        exist.
-        """
+        exist."""
         broken = list(broken_checkpoints(self.path))
         if not broken:
             return

@@ -15,9 +15,7 @@ _DEFAULTS = "core-default.xml"
 
 
 def layout_for_frames(spark: SparkSession, root: StrPath) -> Layout:
-    """The layout of a root for *spark*; :class:`InvalidConfiguration`, with the settings to give, if the session cannot
-    use it.
-    """
+    """The layout of a root for *spark*; :class:`InvalidConfiguration`, with settings, if the session cannot use it."""
     check_delta(spark)
     layout = Layout(root)
     check_store(spark, layout.root)
@@ -34,9 +32,8 @@ def can_read(spark: SparkSession, root: AnyPath) -> bool:
 
 
 def check_store(spark: SparkSession, root: AnyPath) -> None:
-    """Raise :class:`InvalidConfiguration` unless the session can use the root's store. If it has the jars, set missing
-    settings.
-    """
+    """:class:`InvalidConfiguration` unless the session can use the root's store; missing settings are set if jars are
+    there."""
     store = store_of(root)
     if store.is_local or on_databricks() or not has_context(spark):
         return

@@ -82,8 +82,8 @@ def durability_of_new_roots() -> str:
 
 
 def write_durability(root: StrPath, value: str) -> None:
-    """Set the durability of all later appends, also of running processes; :class:`InvalidConfiguration` for another
-    value."""
+    """Set the durability of all later appends, also of running processes; :class:`InvalidConfiguration` for other
+    values."""
     if value not in DURABILITIES:
         raise InvalidConfiguration(
             f"durability {value!r}: give 'fsync' (a finished write survives a power loss) or 'none' (faster)"

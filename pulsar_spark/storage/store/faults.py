@@ -37,8 +37,8 @@ class UnclearWrite(OSError):
 
 
 def is_fault_of_disk(error: BaseException) -> bool:
-    """Whether *error* or a cause of it means that a disk is full, read-only, away or failing; never for a lost
-    connection to Spark."""
+    """Does *error* or a cause mean that a disk is full, read-only, away or failing? Never for a lost connection to
+    Spark."""
     if isinstance(error, OSError) and error.errno is not None:
         if error.errno in _NUMBERS and not isinstance(error, ConnectionError):
             return True

@@ -90,9 +90,8 @@ class ObjectStore(StoreFolders):
         self.put(name, b"")
 
     def replace(self, path: ObjectPath, content: str, _ready: object = None, kept: ObjectPath | None = None) -> None:
-        """Replace an object by unique *content*, and keep the old one as *kept*, unless that is None. OSError, and no
-        change, if another writer came first.
-        """
+        """Replace an object by unique *content*; the old one stays as *kept* unless None. OSError if another writer
+        came first."""
         try:
             was, known = self.get_stamped(path)
         except FileNotFoundError:
@@ -125,8 +124,7 @@ class ObjectStore(StoreFolders):
 
     def put_over(self, name: str | ObjectPath, content: bytes, known: dict[str, str] | None) -> bool:
         """Put unique *content* if the object is still *known* (see :meth:`get_stamped`), or absent for None; else
-        False.
-        """
+        False."""
         return self._surely(name, content, "create" if known is None else known)
 
     def _surely(self, name: str | ObjectPath, content: bytes, mode: str | dict[str, str]) -> bool:
@@ -176,8 +174,7 @@ class ObjectStore(StoreFolders):
         _write: object = None,
     ) -> bool:
         """Replace an object by what *decide*, perhaps called again, makes of it, which is unique; False if that is
-        None.
-        """
+        None."""
         while True:
             try:
                 content, known = self.get_stamped(path)
@@ -197,11 +194,8 @@ class ObjectStore(StoreFolders):
         held: Callable[[], AbstractContextManager],
         _ready: object = None,
     ) -> ObjectPath | None:
-        """Put *content* at the first free one of *paths*, and return it; None if none is free. Errors inside *held*
-        mean that nothing was put.
-
-        A delayed writer's object that fills the place of a removed one is removed again.
-        """
+        """Put *content* at the first free one of *paths*; None if none is free, nothing after errors inside *held*. An
+        object of a delayed writer in a removed one's place is removed again."""
         for path in paths:
             looked_at = time.monotonic(), time.time()
             try:

@@ -90,9 +90,8 @@ def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "
 
 
 def check_bucket(url: str, root: ObjectPath, folder: ObjectPath) -> None:
-    """Check by calls in *folder* that a root may lie there; errors name the missing bucket, right, region, credentials
-    or conditional puts.
-    """
+    """Check by calls in *folder* that a root may lie there; errors name what is missing: bucket, rights or conditional
+    puts."""
     import obstore
     from obstore.exceptions import AlreadyExistsError, BaseError
 

@@ -26,9 +26,7 @@ from pulsar_spark.storage.store.volumes import location_of
 WHOLE_BYTES = 16 * 1024 * 1024
 """Parquet files up to this size are read whole, in one call, larger ones in parts."""
 THERE_SECONDS, MOST_THERE = 5.0, 10_000
-"""How long a seen object counts as existing, since objects that are often looked up are never rewritten. Absence is
-never remembered.
-"""
+"""How long a seen object counts as existing: such objects are never removed soon. Absence is never remembered."""
 MOST_MADE = 1000
 CALLS_AT_ONCE = 16
 Answer = TypeVar("Answer")

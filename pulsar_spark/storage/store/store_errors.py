@@ -1,6 +1,5 @@
-"""Errors of an object store as this package's: temporary faults as ``OSError``, and named errors for a wrong root. They
-have the store's code and first line, never credentials.
-"""
+"""Errors of an object store as this package's: ``OSError`` for temporary faults, named errors for a wrong root; never
+with credentials."""
 
 import errno
 import re

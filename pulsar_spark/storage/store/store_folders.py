@@ -48,9 +48,8 @@ class StoreFolders(StoreCalls):
         return found
 
     def below(self, folder: ObjectPath, *, without: str | None = None) -> dict[str, Stat]:
-        """All objects below a folder by relative name, except in folders that begin with *without*; one call for a
-        thousand.
-        """
+        """All objects below a folder by relative name, except in folders that begin with *without*; a call for a
+        thousand."""
         found = {
             each["path"][len(folder.key) + 1 :]: Stat(each["size"], each["last_modified"].timestamp())
             for each in self._all_below(folder)
@@ -85,8 +84,7 @@ class StoreFolders(StoreCalls):
 
     def clone_folder(self, folder: ObjectPath, clone: ObjectPath) -> None:
         """Copy a folder, whose objects never change, within the store. Commits are listed first, so none lacks its
-        files.
-        """
+        files."""
         with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
             list(pool.map(lambda name: self.link(folder / name, clone / name), self.below(folder)))
 

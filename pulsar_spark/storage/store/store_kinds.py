@@ -11,9 +11,8 @@ _PASSWORD = re.compile(r"(?<=://)[^\s/:]*:\S*@")
 
 
 class Kind(NamedTuple):
-    """One kind. *bucket* matches the URL's part before the first slash, as in *example*; *who* and *where* explain
-    credentials and endpoint. *no_bucket* and *nobody* are codes for a missing bucket and bad credentials.
-    """
+    """One kind. *bucket* matches the URL's part before the first slash; *who* and *where* explain credentials and
+    endpoint, *no_bucket* and *nobody* are codes for a missing bucket and bad credentials."""
 
     scheme: str
     name: str
@@ -27,9 +26,8 @@ class Kind(NamedTuple):
     no_bucket: frozenset[str]
     nobody: frozenset[str]
     removed_a_call: int
-    """Objects removed per call. For a missing one S3 is silent, Azure removes the others, and Google gets one call for
-    each.
-    """
+    """Objects removed per call. For a missing one S3 is silent, Azure removes the others, Google gets one call for
+    each."""
     has_last_bytes: bool = True
     """Can a read name a number of last bytes?"""
     lists_from_a_name: bool = True

@@ -22,9 +22,8 @@ LOOK_SECONDS = 0.1
 def store_lock(
     path: ObjectPath, clock: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
 ) -> Iterator[Callable[[], None]]:
-    """Wait for the lock at *path* and hold it. A long holder calls the yielded function now and then; OSError if
-    another has taken the lock.
-    """
+    """Hold the lock at *path*. A long holder calls the yielded function now and then; OSError if another took the
+    lock."""
     mine, seen, since = uuid.uuid4().hex.encode(), None, clock()
     known = None
     while not path.store.put_over(path, mine, known):

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 ANSWER_SECONDS, RETRY_SECONDS = 20, 10
 """Limits for one request, and for all its tries."""
 ASK_SECONDS, LEFT_SECONDS, PAUSE_SECONDS = 900, 30, 10
-"""Seconds before expiry at which one thread asks for new credentials, below which nothing new begins, and between
-tries.
-"""
+"""Seconds before expiry from which one thread asks for new credentials, from which nothing new begins; between
+tries."""
 GRANTS = "enable external access for the metastore, and grant EXTERNAL USE SCHEMA, READ VOLUME and WRITE VOLUME"
 WHO = "set DATABRICKS_HOST and DATABRICKS_TOKEN, or log in with Databricks' client"
 _OF_DELTA = {
@@ -52,9 +51,8 @@ class Lent(NamedTuple):
 
 
 class Volume:
-    """A volume by *url*, such as ``dbfs:/Volumes/main/ops/pulsar``, and its ``location`` in a store; safe for threads.
-    :class:`NotARoot` if missing, :class:`ConnectError` if the catalog refuses.
-    """
+    """A volume by *url*, and its ``location`` in a store; safe for threads. :class:`NotARoot` if missing,
+    :class:`ConnectError` if the catalog refuses."""
 
     def __init__(self, url: str):
         self.url = url
@@ -69,8 +67,7 @@ class Volume:
 
     def lent(self) -> Lent:
         """Credentials, renewed early and without blocking; a catalog outage matters only once they expire, as
-        OSError.
-        """
+        OSError."""
         lent = self._lent
         left = lent.until - time.time()
         is_good = left > LEFT_SECONDS

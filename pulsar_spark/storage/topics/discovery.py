@@ -14,11 +14,8 @@ _PAUSE = 10
 
 
 class TopicFolders:
-    """Remembers when each namespace's folder last changed.
-
-    Clocks of file systems are coarse, so a folder that changed within the last second counts as changed once more,
-    later.
-    """
+    """Remembers when each namespace's folder last changed; clocks are coarse, so a change counts once more a second
+    later."""
 
     def __init__(self, layout: Layout):
         self._layout = layout
@@ -67,8 +64,7 @@ class TopicFolders:
 
 
 LIST_SECONDS, CALLS = 10.0, 10
-"""Pause between two listings of an object store, and calls that one may take; more calls lengthen the pause in
-proportion."""
+"""Seconds between two listings of an object store, for so many calls; more calls lengthen the pause in proportion."""
 NAMES_A_CALL = 1000
 
 

@@ -21,11 +21,8 @@ def letter_topic_name(topic: str, subscription: str | None) -> TopicName:
 
 
 def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic | None:
-    """The dead letter topic; None before its first letter, which creates it.
-
-    :class:`TopicNotFound` if no topic could send letters to it; :class:`SubscriptionNotFound` if that topic has only
-    other subscriptions.
-    """
+    """The dead letter topic; None before its first letter. :class:`TopicNotFound` if nothing sends there,
+    :class:`SubscriptionNotFound` if only other subscriptions do."""
     name = letter_topic_name(topic, subscription)
     try:
         return read_topic(layout, name)

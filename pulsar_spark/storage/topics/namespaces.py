@@ -35,9 +35,7 @@ def namespace_hint(layout: Layout, pair: tuple[str, str]) -> str:
 
 
 def topic_hint(layout: Layout, name: TopicName) -> str:
-    """Suggestions for a missing topic, to end an error's text: a similar name in its or a similar namespace, else the
-    same name anywhere.
-    """
+    """Suggestions for a missing topic, to end an error's text: similar names, else the same name anywhere."""
     there = layout.topics(name.tenant, name.namespace)
     found = [name._replace(local_name=each) for each in _close_topics(name, there)]
     if not found:

@@ -33,9 +33,8 @@ class NewRows(NamedTuple):
 
 @contextlib.contextmanager
 def new_rows(table: AnyPath, files: Sequence[StagedFile], highest: Mapping[str, int], since: int) -> Iterator[NewRows]:
-    """The new rows of *files*, in order, given the *highest* stored sequence ids; files not moved into the table are
-    deleted after the block. Rows without name or sequence id are new.
-    """
+    """The rows of *files* above the *highest* stored sequence ids, in order; rows without name or id are new. Files not
+    moved into the table are deleted after the block."""
     folder, search, left = StagedFolder(table), _Search(highest, since), []
     try:
         for file in files:

@@ -27,9 +27,8 @@ def partitions_now(table: StrPath) -> int:
 
 
 def raise_partitions(layout: Layout, name: TopicName | str, partitions: int) -> Topic:
-    """Give a partitioned topic *partitions*, unless it has them; returns the topic. :class:`NotAllowedError` without
-    partitions, with more, or if another topic has a new partition's name.
-    """
+    """Raise a topic's number of partitions; :class:`NotAllowedError` if it has none or more, or another topic has a new
+    partition's name."""
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 < partitions <= MAX_PARTITIONS:
         raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 1 to {MAX_PARTITIONS}")
     topic = read_topic(layout, name)

@@ -24,9 +24,8 @@ from pulsar_spark.storage.store.store_lock import store_lock
 
 _FOLDER = "_producers"
 FOREIGN_SECONDS, STAY_SECONDS = 60 * 60, 15 * 60
-"""How long a producer of another machine or boot, or in an object store, counts as present, and how often it renews
-that.
-"""
+"""How long a producer elsewhere (other machine, boot, or object store) counts as present, and how often it renews
+that."""
 WAITING_SECONDS, SAYS_SO_SECONDS = 60, 10
 """How long a waiting producer counts as present, and how often it renews that: others wait for it."""
 _APPLICATION = "pulsar_spark.waiting_producer"
@@ -60,9 +59,7 @@ class TopicProducers:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep others from entering. If the disk takes no file this prevents nobody, but such a producer sends
-        nothing.
-        """
+        """Keep others from entering, unless the disk takes no file: then such a producer sends nothing."""
         with contextlib.ExitStack() as locked:
             with _but_for_the_disk():
                 self._folder.mkdir(exist_ok=True)

@@ -60,8 +60,7 @@ class SchemaTable:
         properties: Mapping[str, str] | None = None,
     ) -> int:
         """The version of *info*; a new one if no kept schema equals it and *check*, called with these, raises
-        nothing.
-        """
+        nothing."""
 
         def next_one(versions: list[KeptSchema]) -> SchemaInfo | int:
             kept = _since_removal(versions)
@@ -82,8 +81,7 @@ class SchemaTable:
         self, topic: Topic, decide: Callable[[list[KeptSchema]], SchemaInfo | int], properties: Mapping[str, str]
     ) -> int:
         """Append what *decide* makes of the present versions, again after a concurrent append, or return the version it
-        names.
-        """
+        names."""
         while True:
             seen, versions = self._read(topic.topic_id)
             decided = decide(versions)

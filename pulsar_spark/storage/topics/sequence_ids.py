@@ -21,9 +21,8 @@ _TRANSACTIONS = ["txn.appId", "txn.version", "txn.lastUpdated"]
 
 
 class SequenceIds:
-    """The highest sequence id of each transaction that *is_wanted*. The first read forgets those not updated for
-    *forgotten_ms* (0 forgets none).
-    """
+    """The highest sequence id of each transaction that *is_wanted*; the first read forgets those older than
+    *forgotten_ms* (0: none)."""
 
     def __init__(
         self,

@@ -120,9 +120,8 @@ def create_namespace(layout: Layout, namespace: str) -> None:
 
 
 def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic:
-    """Create the topic; :class:`NotAllowedError` if it exists, :class:`InvalidConfiguration` for an impossible number
-    of partitions.
-    """
+    """Create the topic; :class:`NotAllowedError` if it exists, :class:`InvalidConfiguration` for impossible
+    partitions."""
     topic = find_or_create_topic(layout, name, partitions)
     if topic is None:
         raise NotAllowedError(f"topic {str(name)!r} exists already: delete it first or choose another name")
@@ -130,9 +129,7 @@ def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> 
 
 
 def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic | None:
-    """Create the topic and return it; None if it exists. :class:`NotAllowedError` if a partitioned topic hides it, or
-    the reverse.
-    """
+    """Create the topic; None if it exists. :class:`NotAllowedError` if a partitioned topic hides it, or the reverse."""
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 <= partitions <= MAX_PARTITIONS:
         raise InvalidConfiguration(
@@ -163,9 +160,8 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
 
 
 def check_not_hidden(layout: Layout, name: TopicName, partitions: int = 0, first: int = 0) -> None:
-    """:class:`NotAllowedError` if the name means a partition of another topic, or if a topic is named like one of its
-    *partitions* from *first* on.
-    """
+    """:class:`NotAllowedError` if the name is a partition of another topic, or a topic is named like one of its
+    *partitions*."""
     parent = partitioned_parent(layout, name)
     if parent is not None:
         raise NotAllowedError(
@@ -295,9 +291,7 @@ def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: st
 
 
 def resolve_partition(layout: Layout, name: TopicName | str, verb: str) -> tuple[Topic, int]:
-    """The topic of *name* and its only or named partition; else :class:`NotAllowedError`, which says "*verb* one
-    partition".
-    """
+    """The topic of *name* and its only or named partition; else :class:`NotAllowedError`: "*verb* one partition"."""
     topic, partitions = resolve_topic(layout, name)
     if len(partitions) > 1:
         raise NotAllowedError(

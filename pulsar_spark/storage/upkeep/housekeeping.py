@@ -161,8 +161,7 @@ def _make_room(table: AnyPath, needed: Needs, before: float) -> Iterator[Done]:
 
 
 def _history(table: AnyPath, files: list[DataFile], needs: Needs, before: float) -> set[DataFile]:
-    """The files whose rows nobody needs; rounds from the first on, because a later one may end what an earlier one
-    says."""
+    """The files whose rows nobody needs; of rounds the first ones, because a later round may end what they say."""
     old = {file for file in files if file.written < before}
     if needs.first_round == NOBODY:
         return old

@@ -166,9 +166,7 @@ def _write(path: AnyPath, group: Sequence[DataFile], schema: pa.Schema) -> _Join
 
 
 def _commit(path: AnyPath, table: DeltaTable, written: list[_Joined]) -> list[int]:
-    """Commit the *written* files whose sources are still the table's, and empty the list; returns how many each
-    replaced.
-    """
+    """Commit the *written* files whose sources are still the table's, and empty the list; how many each replaced."""
     log = TableLog(path)
     latest = log.latest(table.version())
     gone = set().union(*map(log.removed_paths, range(table.version() + 1, latest + 1)))

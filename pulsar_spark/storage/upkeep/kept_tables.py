@@ -36,9 +36,7 @@ OWN_VERSIONS = 400
 
 
 class Kept(NamedTuple):
-    """A table to keep: its needs, how long things stay, whether its property says so, and how many versions suffice
-    (see retention).
-    """
+    """A table to keep: its needs, how long things stay, whether its property says so, and how many versions suffice."""
 
     name: str
     path: AnyPath

@@ -35,16 +35,14 @@ _PART = re.compile(rf"(\d+)\s+({'|'.join(_SECONDS)})s?(?:\s+|$)")
 
 def promised_seconds(table: DeltaTable) -> float:
     """How long the properties promise to keep files and commits, else 0; :class:`InvalidConfiguration` for no
-    interval.
-    """
+    interval."""
     said = table.metadata().configuration
     return max((_seconds(name, said[name]) for name in (FILES_PROPERTY, LOG_PROPERTY) if name in said), default=0)
 
 
 def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float) -> float:
-    """How many seconds versions stay: *seconds*, or the age of the last *versions* if less, but at least
-    :data:`LEAST_SECONDS`.
-    """
+    """How many seconds versions stay: *seconds*, or the age of the last *versions*, but at least
+    :data:`LEAST_SECONDS`."""
     if versions is None:
         return seconds
     log = TableLog(table)
@@ -56,9 +54,8 @@ def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float
 
 
 def left_since(path: AnyPath, table: DeltaTable, before: float, promised_from: float) -> set[str]:
-    """Files that left the table after *before* (in seconds), as far as its state may not list them or they left before
-    *promised_from*.
-    """
+    """Files that left the table after *before* (in seconds), if its state may not list them or they left before
+    *promised_from*."""
     interval = table.metadata().configuration.get(FILES_PROPERTY)
     known = time.time() - (_FILES_SECONDS if interval is None else _seconds(FILES_PROPERTY, interval))
     known, left = max(known, promised_from), set[str]()
@@ -72,9 +69,8 @@ def left_since(path: AnyPath, table: DeltaTable, before: float, promised_from: f
 
 
 def tell_promise(path: AnyPath, seconds: int) -> bool:
-    """Promise to keep files for *seconds*, by a commit that changes no data. True if that was done: not if the table or
-    another program says so already, or if appends take every version.
-    """
+    """Promise to keep files for *seconds*, by a commit that changes no data; False if that is said already or all
+    versions are taken."""
     opened = open_table(path)
     for _ in range(_TRIES):
         if not _is_untold(opened, seconds):

@@ -26,9 +26,8 @@ _OF_A_COMMIT = (".json", ".crc")
 def shorten(
     table: AnyPath, followed: int, before: float, clear: Callable[[range], object] = lambda doomed: None
 ) -> Iterator[int]:
-    """Let the log begin at the last checkpoint whose version is older than *before* (in seconds) and was *followed*;
-    yields the commits removed in each step. *clear* is called with their versions before, again after a crash.
-    """
+    """Begin the log at the last *followed* checkpoint older than *before* (seconds); yields how many commits each step
+    removed. *clear* gets their versions before, again after a crash."""
     log = TableLog(table)
     begins = _new_beginning(table, followed, before)
     if begins is None:
@@ -50,9 +49,7 @@ def shorten(
 
 
 def _new_beginning(table: AnyPath, followed: int, before: float) -> int | None:
-    """That checkpoint's version; None if no commit can go. New checkpoints do not count: readers may still need the one
-    before, for hours at most.
-    """
+    """That checkpoint's version; None if no commit can go. New ones do not count: readers may need the one before."""
     before = before if store_of(table).is_local else min(before, time.time() - LEAST_SECONDS)
     log, chosen = TableLog(table), max(time.time() - CHOSEN_SECONDS, before)
     for each in reversed(checkpoints(table)):

@@ -39,9 +39,7 @@ NEEDED = ("topic", "cursor", "policy", "letter", "waiting_letter")
 
 
 class Trim(NamedTuple):
-    """What may be trimmed of a partition: ledgers up to *ledger_id*, below *first_position*; and what keeps the
-    rest.
-    """
+    """What may go from a partition: ledgers up to *ledger_id*, below *first_position*; and what keeps the rest."""
 
     partition: int
     ledger_id: int
@@ -139,9 +137,8 @@ def trim_topic(
 def _needed_from(
     topic: Topic, partition: int, ledgers: WholeLedgers, latest: LatestRows, compacted_until: int | None
 ) -> tuple[int, str | None]:
-    """The first position that a subscription or its letters need, or that awaits compaction, with its holder; the end
-    and None without subscriptions.
-    """
+    """The first position that a subscription, its letters or compaction need, with its holder; else the end and
+    None."""
     needed = [
         (row["mark_delete_position"] + 1, key.subscription)
         for key, row in latest.cursors.items()

@@ -46,9 +46,8 @@ def broker_tables(layout: Layout) -> dict[str, AnyPath]:
 
 
 def optimize(table: AnyPath, *, dry_run: bool = False) -> Optimized:
-    """Join small files, partition by partition (see joining, or ``deltalake`` for features unknown there). A dry run
-    only counts files.
-    """
+    """Join small files, partition by partition. A dry run only counts files; ``deltalake`` does it for unknown
+    features."""
     delta = open_table(table)
     if dry_run:
         return Optimized(len(delta.file_uris()), 0)
@@ -60,9 +59,8 @@ def optimize(table: AnyPath, *, dry_run: bool = False) -> Optimized:
 
 
 def vacuum(layout: Layout, table: AnyPath, *, hours: int, dry_run: bool = False) -> list[str]:
-    """Delete files that left the table, or never entered it, more than *hours* ago, except those of waiting requests;
-    returns paths. :class:`NotAllowedError` if clients may still read them.
-    """
+    """Delete files that left the table, or never entered it, more than *hours* ago; their paths. Requests that wait
+    keep theirs. :class:`NotAllowedError` if clients may read them."""
     if hours < LEAST_HOURS:
         raise NotAllowedError(
             f"vacuum of {str(table)!r} after {hours} hours: clients may still read files that left the table; "
@@ -78,9 +76,7 @@ def vacuum(layout: Layout, table: AnyPath, *, hours: int, dry_run: bool = False)
 
 
 def remove_unseen(table: AnyPath, before: float, needed: frozenset[str]) -> Iterator[list[str]]:
-    """Delete :func:`unseen_files` except *needed*, in steps, and yield their paths. Each step looks again, for files
-    that have entered the table.
-    """
+    """Delete :func:`unseen_files` except *needed*, in steps, and yield their paths; each step looks again."""
     doomed = sorted(set(unseen_files(table, before)) - needed)
     for first in range(0, len(doomed), FILES_A_STEP):
         some = sorted(set(doomed[first : first + FILES_A_STEP]).intersection(unseen_files(table, before)))
@@ -89,9 +85,8 @@ def remove_unseen(table: AnyPath, before: float, needed: frozenset[str]) -> Iter
 
 
 def unseen_files(table: AnyPath, before: float) -> list[str]:
-    """Existing files that left the table before an instant (in seconds), or were written before it and
-    :data:`NEW_HOURS` ago and never entered it.
-    """
+    """Files that left the table before an instant (seconds), or are older than it and :data:`NEW_HOURS` and never
+    entered it."""
     hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
     old = _old_files(table, before)
     if not old.difference(map(unquote, pa.table(opened.get_add_actions())["path"].to_pylist())):
@@ -107,9 +102,8 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
 
 
 def remove_left(path: AnyPath, versions: range) -> int:
-    """Delete the files that commits of *versions* removed, unless they are the table's again or removed by later
-    commits; returns how many. The caller knows that nobody reads them.
-    """
+    """Delete the files that commits of *versions* removed, unless they are the table's again or a later commit's; how
+    many."""
     log = TableLog(path)
     left = _taken_out(log, versions)
     if not left:
