@@ -51,8 +51,8 @@ def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
             yield folder / name
     last = folder / "_last_checkpoint"
     try:
-        said = parse_object(read_small(last))
-        is_there = any(name.startswith(f"{int(said['version']):020d}.") for name in names)
+        version = int(parse_object(read_small(last))["version"])
+        is_there = any(name.startswith(f"{version:020d}.") for name in names)
     except FileNotFoundError:
         return
     except (ValueError, KeyError, TypeError, OverflowError):

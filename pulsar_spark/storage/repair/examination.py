@@ -25,7 +25,7 @@ from pulsar_spark.storage.repair.condition import check_features
 from pulsar_spark.storage.store.durability import DEFAULT, settings_fault, settings_path
 from pulsar_spark.storage.store.store import AnyPath, store_of
 from pulsar_spark.storage.topics.bundles import layout_of, layouts_of
-from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, LEDGERS, MESSAGES, REPROCESSING, SCHEMAS
+from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, DELAY_INDEX, LEDGERS, MESSAGES, REPROCESSING, SCHEMAS
 
 REPAIR = "pulsar-spark repair"
 UNREADABLE = (CorruptState, DeltaError, OSError, pa.ArrowInvalid)
@@ -89,14 +89,8 @@ def examine_table(name: str, path: AnyPath, topic: TopicName | None) -> Iterator
         definition = read_definition(path)
     except FileNotFoundError:
         if topic is None:
-            yield Finding(
-                "missing_table",
-                name,
-                str(path),
-                None,
-                "the broker's table is missing: its content is lost, and the next broker creates an empty one",
-                _RESTORE,
-            )
+            text = "the broker's table is missing: its content is lost, and the next broker creates an empty one"
+            yield Finding("missing_table", name, str(path), None, text, _RESTORE)
         return
     except (CorruptState, NotARoot, NewerLayout, OlderLayout) as refused:
         kind = "foreign_table" if isinstance(refused, NotARoot) else "definition"
@@ -104,26 +98,16 @@ def examine_table(name: str, path: AnyPath, topic: TopicName | None) -> Iterator
         return
     expected = (MESSAGES.name, str(topic)) if topic else (name, definition.properties.get("topic"))
     if (definition.table, definition.properties.get("topic")) != expected:
-        yield Finding(
-            "foreign_table",
-            name,
-            str(path),
-            0,
-            f"the folder holds table {definition.table!r} of {definition.properties.get('topic')!r}",
-            "move the folder to where it belongs",
-        )
+        text = f"the folder holds table {definition.table!r} of {definition.properties.get('topic')!r}"
+        yield Finding("foreign_table", name, str(path), 0, text, "move the folder to where it belongs")
         return
     broken = list(broken_commits(path))
     for version, why in broken:
-        yield Finding(
-            "broken_commit",
-            name,
-            str(path),
-            version,
-            f"commit {version} {why}: its content is missing, and readers stop before it",
-            REPAIR,
-        )
-    yield from _examine_checkpoints(name, path)
+        text = f"commit {version} {why}: its content is missing, and readers stop before it"
+        yield Finding("broken_commit", name, str(path), version, text, REPAIR)
+    for checkpoint in broken_checkpoints(path):
+        text = f"checkpoint {checkpoint.name!r} cannot be read: the table cannot be opened, but nothing is lost"
+        yield Finding("broken_checkpoint", name, str(path), None, text, REPAIR)
     for file, why in _broken_files(path, {version for version, _ in broken}):
         meaning, command = "its content is lost: restore it", _RESTORE
         if topic:
@@ -170,65 +154,37 @@ def _broken_files(path: AnyPath, broken: set[int]) -> Iterator[tuple[str, str]]:
             yield name, f"has {found[name]} bytes instead of {size}"
 
 
-def _examine_checkpoints(name: str, path: AnyPath) -> Iterator[Finding]:
-    for file in broken_checkpoints(path):
-        yield Finding(
-            "broken_checkpoint",
-            name,
-            str(path),
-            None,
-            f"checkpoint {file.name!r} cannot be read: the table cannot be opened, but nothing is lost",
-            REPAIR,
-        )
-
-
 def _examine_state(layout: Layout, topics: list[tuple[str, AnyPath]]) -> Iterator[Finding]:
     """Whether the state can be read and every topic numbered; for sound tables only."""
     try:
         latest = read_latest(layout)
     except UNREADABLE as broken:
-        yield Finding(
-            "state",
-            "cursor_ledger",
-            str(layout.broker_table("cursor_ledger")),
-            None,
-            f"the state cannot be read: {broken}",
-            _RESTORE,
-        )
+        path, text = layout.broker_table(CURSOR_LEDGER.name), f"the state cannot be read: {broken}"
+        yield Finding("state", CURSOR_LEDGER.name, str(path), None, text, _RESTORE)
         return
-    for name, path in topics:
-        yield from _examine_numbering(layout, name, path, latest)
+    for name, table in topics:
+        yield from _examine_numbering(layout, name, table, latest)
 
 
 def _examine_delay_index(layout: Layout) -> Iterator[Finding]:
     table = DelayTable(layout)
     for lost in table.load(Places()).lost:
-        yield Finding(
-            "delay_index",
-            DELAY_INDEX.name,
-            str(table.path),
-            None,
-            f"the index of delayed messages is incomplete: {lost.why}; a broker rebuilds it at "
-            "its start or when it needs it",
-            f"{REPAIR} delay-index",
-        )
+        text = f"the index of delayed messages is incomplete: {lost.why}; a broker rebuilds it when it needs it"
+        yield Finding("delay_index", DELAY_INDEX.name, str(table.path), None, text, f"{REPAIR} delay-index")
 
 
 def _examine_numbering(layout: Layout, name: str, path: AnyPath, latest: LatestRows) -> Iterator[Finding]:
-    topic_id = read_definition(path).table_id
+    topic_id, ledgers = read_definition(path).table_id, layout.broker_table(LEDGERS.name)
     try:
-        last_runs(open_table(layout.broker_table(LEDGERS.name)), topic_id, STRETCH)
+        last_runs(open_table(ledgers), topic_id, STRETCH)
     except CorruptState as broken:
-        yield Finding(
-            "ledgers", LEDGERS.name, str(layout.broker_table(LEDGERS.name)), None, f"topic {name!r}: {broken}", REPAIR
-        )
+        yield Finding("ledgers", LEDGERS.name, str(ledgers), None, f"topic {name!r}: {broken}", REPAIR)
     try:
         for commit in TableLog(path).commits(latest.numbered_until(topic_id)):
             check_features(path, commit)
             number_commit(path, commit, {}, set())
     except UNREADABLE as broken:
-        is_feature = isinstance(broken, TopicStopped)
-        command = (
-            "remove the feature from the table with Spark SQL" if is_feature else f"pulsar-spark topics mend {name}"
-        )
+        command = f"pulsar-spark topics mend {name}"
+        if isinstance(broken, TopicStopped):
+            command = "remove the feature from the table with Spark SQL"
         yield Finding("not_numbered", name, str(path), None, f"the topic stops here: {broken}", command)

@@ -26,6 +26,17 @@ from pulsar_spark.storage.repair.repair import TableRepair
 from pulsar_spark.storage.topics.bundles import layout_of
 from pulsar_spark.storage.topics.topics import Topic
 
+_UNBELIEVABLE = (
+    CorruptState,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    OSError,
+    pa.ArrowException,
+)
+
 
 class Mended(NamedTuple):
     """A repaired commit, or removed files of foreign rows."""
@@ -76,16 +87,9 @@ def _may_be_publish(kept: list[dict], text: bytes) -> bool:
 
 def _readable(topic: Topic, version: int, text: bytes) -> tuple[list[dict], int]:
     """The plausible actions of a commit, and the number of others."""
-    kept, dropped = [], 0
-    for line in text.split(b"\n"):
-        if not line.strip():
-            continue
-        action = _believable(topic, version, line)
-        if action is None:
-            dropped += 1
-        else:
-            kept.append(action)
-    return kept, dropped
+    actions = [_believable(topic, version, line) for line in text.split(b"\n") if line.strip()]
+    kept = [action for action in actions if action is not None]
+    return kept, len(actions) - len(kept)
 
 
 def _believable(topic: Topic, version: int, line: bytes) -> dict | None:
@@ -94,16 +98,7 @@ def _believable(topic: Topic, version: int, line: bytes) -> dict | None:
             action = mend(parse_actions(line)[0])
             check_statistics(topic.path, parse_commit(version, json.dumps(action).encode(), topic.path))
             return action
-        except (
-            CorruptState,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            OSError,
-            pa.ArrowException,
-        ):
+        except _UNBELIEVABLE:
             continue
     return None
 

@@ -99,11 +99,9 @@ class TableRepair:
         """Write a broken commit again from its data files of one identity; None if unclear. Call it in order of
         version."""
         chosen = self._take(version)[0] if version in self._broken else None
-        return (
-            None
-            if chosen is None or chosen.identity in chosen.files
-            else self._replace(version, chosen, "", False, dry_run)
-        )
+        if chosen is None or chosen.identity in chosen.files:
+            return None
+        return self._replace(version, chosen, "", False, dry_run)
 
     def _take(self, version: int) -> tuple[Group | None, str]:
         """Claim a broken commit's files; else None and the reason."""
@@ -196,26 +194,16 @@ class TableRepair:
 
     def _replace(self, version: int, group: Group | None, why: str, forget: bool, dry_run: bool) -> Repaired:
         if group is None and not forget:
-            remedy = (
-                ""
-                if "--file" in why or "later" in why
-                else (
-                    "; 'pulsar-spark repair --forget' replaces it with a commit without rows, and "
-                    "readers continue after it"
-                )
-            )
-            return Repaired(self.name, version, False, f"commit {version}: {why}{remedy}")
-        files = () if group is None else group.files
-        said = (
-            "repaired: it lists its files again"
-            if group
-            else "replaced with a commit without rows: its content is lost"
-        )
+            if "--file" not in why and "later" not in why:
+                why += "; 'pulsar-spark repair --forget' replaces it with a commit without rows, and readers continue"
+            return Repaired(self.name, version, False, f"commit {version}: {why}")
+        files = group.files if group else ()
+        outcome = "repaired: it lists its files again" if group else "replaced by one without rows: its content is lost"
         if dry_run:
-            return Repaired(self.name, version, True, f"commit {version} would be {said}", files)
+            return Repaired(self.name, version, True, f"commit {version} would be {outcome}", files)
         adds = [file_add(self.path, name) for name in files] if group else self._empty_round(version)
         replace_commit(self.path, version, commit_text(adds, self._transactions(version, group)))
-        return Repaired(self.name, version, True, f"commit {version} is {said}", files)
+        return Repaired(self.name, version, True, f"commit {version} is {outcome}", files)
 
     def _empty_round(self, version: int) -> list[dict]:
         """Rows of an empty ``cursor_ledger`` round, since letters need its number."""
@@ -248,24 +236,16 @@ class TableRepair:
             return
         sound = (each for each in checkpoints(self.path) if not set(broken).intersection(each.files))
         if self.log.earliest() > 0 and not any(self.log.has(each.version) for each in sound):
-            yield Repaired(
-                self.name,
-                None,
-                False,
-                "no checkpoint can be read, and earlier commits are missing from the log: restore one from a backup",
-            )
+            text = "no checkpoint can be read, and earlier commits are missing from the log: restore one from a backup"
+            yield Repaired(self.name, None, False, text)
             return
         if not dry_run:
             for file in [*broken, self.log.folder / "_last_checkpoint"]:
                 if file.exists():
                     store_of(file).move(file, file.with_name(f".{file.name}.broken-{time.time_ns()}"))
             open_table(self.path).create_checkpoint()
-        yield Repaired(
-            self.name,
-            None,
-            True,
-            "a checkpoint that cannot be read is set aside" + ("" if dry_run else ", and another one made"),
-        )
+        text = "a checkpoint that cannot be read is set aside" + ("" if dry_run else ", and another one made")
+        yield Repaired(self.name, None, True, text)
 
 
 def _number_again(layout: Layout) -> list[Repaired]:
