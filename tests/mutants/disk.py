@@ -65,8 +65,8 @@ MUTANTS = (
         "mended-commit-not-synced",
         "repair replaces a broken commit by one whose bytes are not on the disk",
         "storage/delta/commits.py",
-        "store.replace_kept(target, text, kept, sync_file)",
-        "store.replace_kept(target, text, kept)",
+        "store.replace(target, text, sync_file, kept)",
+        "store.replace(target, text, kept=kept)",
         "tests/storage/test_power_loss.py::test_a_commit_that_repair_wrote_is_whole",
     ),
     Mutant(
