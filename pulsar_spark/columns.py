@@ -1,13 +1,26 @@
 """Functions that return a Column: the vocabulary of the transforms."""
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.functions import arrow_udf
-from pyspark.sql.types import IntegerType
+from pyspark.sql.types import DataType, IntegerType
+
+if TYPE_CHECKING:
+    from pyspark.sql._typing import UserDefinedFunctionLike
 
 from pulsar_spark.protocol.keys.sticky_key import sticky_key
 from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash as hash_of
+
+
+def arrow_udf(function: Callable[..., object], kind: DataType | str) -> "UserDefinedFunctionLike":
+    """*function* as a function of columns whose result has the type *kind*.
+
+    Its annotations say what it takes and returns: arrays, or iterators of arrays, one a batch.
+    """
+    return F.arrow_udf(function, kind)  # type: ignore[call-overload]  # Spark's stubs want a number beside annotations
 
 
 def unacked_messages(ack_set: Column, batch_size: Column) -> Column:
@@ -40,8 +53,7 @@ def sticky_key_hash(
     return _sticky_key_hash(*keys, is_base64.cast("boolean"), is_ordered.cast("boolean"))
 
 
-@arrow_udf(IntegerType())  # type: ignore[call-overload]  # PySpark's stub lacks this form
-def _sticky_key_hash(
+def _hashes(
     partition_keys: pa.Array, ordering_keys: pa.Array, is_base64: pa.Array, is_ordering_key_base64: pa.Array
 ) -> pa.Array:
     columns = (partition_keys, ordering_keys, is_base64, is_ordering_key_base64)
@@ -50,3 +62,6 @@ def _sticky_key_hash(
         for key, ordering, is_coded, is_ordering_coded in zip(*(column.to_pylist() for column in columns), strict=True)
     ]
     return pa.array(hashes, pa.int32())
+
+
+_sticky_key_hash = arrow_udf(_hashes, IntegerType())

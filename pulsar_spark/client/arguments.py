@@ -113,7 +113,7 @@ def interrupted(owner: object, method: str) -> Interrupted:
     return Interrupted(f"Ctrl-C was pressed during {type(owner).__name__}.{method}")
 
 
-def check_count(name: str, count: int, least: int = 1) -> None:
+def check_count(name: str, count: object, least: int = 1) -> None:
     """:class:`InvalidConfiguration` unless *count* is an integer of at *least* so much."""
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
         raise InvalidConfiguration(f"{name} {count!r}: give a number of at least {least}")

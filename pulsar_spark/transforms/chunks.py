@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 
+from pulsar_spark.columns import arrow_udf
 from pulsar_spark.protocol.chunks.chunking import WRONG_SIZE, Verdict, judged, none_open
 
 MOST_BYTES = 2**31 - 1 - 64

@@ -85,8 +85,8 @@ def test_frames_and_clients_share_their_names(topic, client):
     assert stored(client) == ["p1", "p2", "p5", "p4", "p6", "p7", "p8"]
 
 
-@pytest.mark.parametrize("app", [{}, {"app_id": "job", "app_version": 1}])
-def test_one_that_is_overtaken_is_judged_again(topic, client, monkeypatch, app):
+@pytest.mark.parametrize("transaction", [None, ("job", 1)])
+def test_one_that_is_overtaken_is_judged_again(topic, client, monkeypatch, transaction):
     """By a client of the same name, between its look and its commit, and no file of the first try is left."""
     judged, producer, find = [], client.create_producer(TOPIC, producer_name="p"), deduplication.new_rows
 
@@ -98,7 +98,7 @@ def test_one_that_is_overtaken_is_judged_again(topic, client, monkeypatch, app):
 
     monkeypatch.setattr(deduplication, "new_rows", overtaken)
     files = staged(topic, 1, 2, 3)
-    assert append_new(topic, files, 1, 0, **app) == (2, 2)
+    assert append_new(topic, files, 1, 0, transaction) == (2, 2)
     assert (len(judged), stored(client)) == (2, ["p1", "p2", "p3"])
     named = {file.path for commit in TableLog(topic.path).commits(0) for file in commit.added}
     assert {path.name for path in topic.path.glob("*.parquet")} == named
@@ -106,10 +106,10 @@ def test_one_that_is_overtaken_is_judged_again(topic, client, monkeypatch, app):
 
 
 def test_an_app_id_counts_once(topic, client):
-    app = {"app_id": "job", "app_version": 1}
-    assert append_new(topic, staged(topic, 1), 1, 0, **app) == (1, 1)
-    assert append_new(topic, staged(topic, 2), 1, 0, **app) == (None, 0)
-    assert append_new(topic, staged(topic, 2), 1, 0, app_id="job", app_version=2) == (2, 1)
+    transaction = ("job", 1)
+    assert append_new(topic, staged(topic, 1), 1, 0, transaction) == (1, 1)
+    assert append_new(topic, staged(topic, 2), 1, 0, transaction) == (None, 0)
+    assert append_new(topic, staged(topic, 2), 1, 0, ("job", 2)) == (2, 1)
     assert stored(client) == ["p1", "p2"]
 
 

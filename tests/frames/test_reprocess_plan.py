@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
 from pulsar_spark.frames.letters.reprocess_plan import Letter, checked_target, plan_letters
-from pulsar_spark.frames.letters.reprocess_run import Run
+from pulsar_spark.frames.letters.reprocess_run import Chosen, Run
 from pulsar_spark.frames.publishing.producer import utc_now
 from pulsar_spark.storage.cursor_ledger.reprocessing import Claim, Job, Reprocessing
 from pulsar_spark.storage.layout import Layout
@@ -117,10 +117,9 @@ def test_a_job_that_two_begin_at_once_has_one_selection(tmp_path, monkeypatch):
         return found
 
     def plan(self, _selecting):
-        self._job, self._claims = job, claims("ours")
+        return Chosen(job, claims("ours"))
 
     monkeypatch.setattr(Reprocessing, "read_job", read_job)
     monkeypatch.setattr(Run, "_plan", plan)
     run = Run(None, layout, topic, "j", {}, None, "JavaStringHash", utc_now)
-    run.choose(None)
-    assert [claim.message_id for claim in run._claims] == ["theirs"]
+    assert [claim.message_id for claim in run.choose(None).claims] == ["theirs"]

@@ -9,7 +9,8 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import IncompatibleSchema, InvalidConfiguration, InvalidMessage
 from pulsar_spark.frames import consume, decode_values, publish, read_messages
-from pulsar_spark.frames.values.value_types import value_type
+from pulsar_spark.frames.values.value_types import arrow_type
+from pulsar_spark.protocol.schemas.avro_resolution import parse_definition
 from pulsar_spark.schema import (
     Array,
     AvroSchema,
@@ -193,4 +194,4 @@ def test_what_does_not_fit_is_refused_and_publishes_nothing(spark, root, client)
 )
 def test_definitions_without_a_column(definition, what):
     with pytest.raises(InvalidConfiguration, match=what):
-        value_type(definition)
+        arrow_type(parse_definition(definition))

@@ -74,7 +74,7 @@ def _together(
     for range_ in sorted(ranges, key=attrgetter("partition", "first")):
         before = found[-1] if found else None
         is_alike = before is not None and before._replace(first=range_.first, last=range_.last) == range_
-        if is_alike and are_bridged(before, range_):
+        if before is not None and is_alike and are_bridged(before, range_):
             found[-1] = before._replace(last=range_.last)
         else:
             found.append(range_)
@@ -102,7 +102,9 @@ def find_parts(
 
 def find_usable(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, messages: Sequence[ChunkedMessage]) -> Usable:
     """The chunks of *messages*, and the messages that cannot be put together."""
-    parts, deleted, errors = find_parts(spark, topic, ledgers, messages), [], {}
+    parts = find_parts(spark, topic, ledgers, messages)
+    deleted: list[tuple[int, int]] = []
+    errors: dict[tuple[int, int], MessagesLost | UnreadableMessage] = {}
     for found in parts:
         totals, here = _sizes(found), [each for each in messages if each.partition == found.partition]
         missing = {each.last: each.first for each in here if each.last not in totals}
@@ -121,12 +123,12 @@ def find_usable(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, message
 
 def _sizes(parts: Parts) -> dict[int, tuple[int, set[int | None]]]:
     """For each message, by its last position: payload bytes, and the least and greatest total that its chunks state."""
-    begins = parts.begins
-    if not len(begins):
+    begins, sizes = parts.begins, parts.sizes
+    if not len(begins) or sizes is None:
         return {}
-    totals = np.add.reduceat(parts.sizes, begins)
-    counts = np.diff(np.append(begins, len(parts.stated_sizes)))
-    stated = np.where(parts.stated_sizes == NOTHING, np.repeat(totals, counts), parts.stated_sizes)
+    totals = np.add.reduceat(sizes.payload_bytes, begins)
+    counts = np.diff(np.append(begins, len(sizes.stated)))
+    stated = np.where(sizes.stated == NOTHING, np.repeat(totals, counts), sizes.stated)
     bounds = (each.reduceat(stated, begins).tolist() for each in (np.minimum, np.maximum))
     return {
         last: (total, {least, most})

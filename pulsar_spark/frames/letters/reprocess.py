@@ -19,7 +19,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Literal
 
 from pyspark.sql import Column, SparkSession
 
@@ -27,7 +26,8 @@ from pulsar_spark.client.arguments import check_count
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.letters.reprocess_chunk import Fix
 from pulsar_spark.frames.letters.reprocess_plan import SUBSCRIPTION, checked_target
-from pulsar_spark.frames.letters.reprocess_run import Reprocessed, Run, Selection
+from pulsar_spark.frames.letters.reprocess_run import COUNTS, Reprocessed, Run, Selection
+from pulsar_spark.frames.letters.retry_subscription import warn_of_unread
 from pulsar_spark.frames.publishing.producer import DEFAULT_HASHING_SCHEME, utc_now
 from pulsar_spark.frames.publishing.routing_columns import checked_scheme
 from pulsar_spark.protocol.topics.routing import Scheme
@@ -51,7 +51,7 @@ def reprocess_dead_letters(
     until: datetime | None = None,
     keys: Sequence[str] | None = None,
     fix: Fix | None = None,
-    to: Literal["subscription", "origin"] = SUBSCRIPTION,
+    to: str = SUBSCRIPTION,
     rate: float | None = None,
     max_replays: int = MAX_REPLAYS,
     limit: int | None = None,
@@ -100,9 +100,8 @@ def reprocess_dead_letters(
     layout = layout_for_frames(spark, root)
     target, letters_in = checked_target(to), letter_topic(layout, topic, subscription)
     if letters_in is None:
-        return Reprocessed(
-            job_id, str(letter_topic_name(topic, subscription)), dry_run, *[0] * 8, causes={}, destinations={}
-        )
+        name = str(letter_topic_name(topic, subscription))
+        return Reprocessed(job_id, name, dry_run, **dict.fromkeys(COUNTS, 0), causes={}, destinations={})
     settings = {
         "where": where if isinstance(where, str) or where is None else str(where),
         "keys": sorted(keys) if keys is not None else None,
@@ -110,18 +109,17 @@ def reprocess_dead_letters(
         "max_replays": max_replays,
         "limit": limit,
     }
-    job = Run(spark, layout, letters_in, job_id, settings, fix, hashing_scheme, clock)
-    selecting = Selection(
-        where, since, until, keys, chunk_letters if rate is None else min(chunk_letters, max(1, int(rate)))
-    )
+    run = Run(spark, layout, letters_in, job_id, settings, fix, hashing_scheme, clock)
+    at_once = chunk_letters if rate is None else min(chunk_letters, max(1, int(rate)))
+    selecting = Selection(where, since, until, keys, at_once)
     if dry_run:
-        return job.try_out(selecting)
-    job.choose(selecting)
-    job.prepare(timeout)
-    job.send(rate, wait)
+        return run.try_out(selecting)
+    chosen = run.choose(selecting)
+    run.prepare(chosen.claims, timeout)
+    run.send(chosen, rate, wait)
     if target == SUBSCRIPTION:
-        job.look_for_readers()
-    return job.report()
+        warn_of_unread(layout, {(claim.destination, claim.subscription) for claim in chosen.claims})
+    return run.report(chosen)
 
 
 def _check_numbers(*, rate: float | None, max_replays: int, limit: int | None, chunk_letters: int) -> None:

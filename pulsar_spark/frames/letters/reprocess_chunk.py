@@ -73,7 +73,9 @@ def rows_to_send(
     number = F.col("number")
     if fix is not None:
         rows = rows.withColumn("place", F.row_number().over(Window.partitionBy("message_id").orderBy("message_id")))
-        number = F.when(number.isNull() | (F.col("place") > 1), _refused_letter()).otherwise(number)
+        why = "the fix returned letter %s twice, or did not get it: return each letter at most once"
+        refused = refusal("InvalidMessage", why, F.col("message_id")).cast("bigint")
+        number = F.when(number.isNull() | (F.col("place") > 1), refused).otherwise(number)
     columns = {name: F.col(name) for name in SENT_COLUMNS} | {"properties": _sent_properties(), "sequence_id": number}
     types = dict(rows.dtypes)
     for name, flag in zip(MESSAGE_KEYS, KEY_FLAGS):
@@ -105,17 +107,6 @@ def published_numbers(topic: Topic, app_id: str, version: int) -> set[int]:
         if commit.transactions.get(app_id) == version:
             return set(read_added(topic.path, commit, MESSAGES.schema, ["sequence_id"])["sequence_id"].to_pylist())
     return set()
-
-
-def _refused_letter() -> Column:
-    return refusal(
-        "InvalidMessage",
-        F.concat(
-            F.lit("the fix returned letter "),
-            F.coalesce("message_id", F.lit("null")),
-            F.lit(" twice, or did not get it: return each letter at most once"),
-        ),
-    ).cast("bigint")
 
 
 def _sent_properties() -> Column:

@@ -80,8 +80,9 @@ def plan_letters(
             WITHOUT_ORIGIN: destination is None,
             UNREADABLE: letter.payload_error is not None,
         }
-        if reason := next((name for name, is_so in reasons.items() if is_so), None):
-            left[letter.cause][reason] += 1
+        reason = next((name for name, is_so in reasons.items() if is_so), None)
+        if destination is None or reason is not None:
+            left[letter.cause][reason or WITHOUT_ORIGIN] += 1
             if reason == UNREADABLE:
                 unreadable.append(letter)
             continue

@@ -22,7 +22,7 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.letters.dead_letters import read_letters
 from pulsar_spark.frames.letters.reprocess_chunk import Fix, fixed_letters, published_numbers, rows_to_send
 from pulsar_spark.frames.letters.reprocess_plan import ORIGIN, REASONS, SUBSCRIPTION, TOPIC, Letter, plan_letters
-from pulsar_spark.frames.letters.retry_subscription import prepare_retry_topic, warn_of_unread
+from pulsar_spark.frames.letters.retry_subscription import prepare_retry_topic
 from pulsar_spark.frames.publishing.producer import publish
 from pulsar_spark.protocol.redelivery.letters import REPROCESSED
 from pulsar_spark.protocol.topics.numbering import publish_id
@@ -34,6 +34,8 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.topics.topics import Topic, resolve_topic
 
+COUNTS = ("matched", "selected", "sent", "dropped_by_fix", *REASONS)
+"""The counts of a report, in all and for each cause."""
 log = logging.getLogger(__name__)
 
 
@@ -86,7 +88,16 @@ class Selection(NamedTuple):
         return letters if self.keys is None else letters.filter(F.col("partition_key").isin(*self.keys))
 
 
+class Chosen(NamedTuple):
+    """A job as recorded, and the letters that it claims."""
+
+    job: Job
+    claims: list[Claim]
+
+
 class Run:
+    """A run of the job *job_id* on the dead letter topic *topic*; *settings* are the job's, as its row stores them."""
+
     def __init__(
         self,
         spark: SparkSession,
@@ -101,45 +112,39 @@ class Run:
         self._spark, self._layout, self._topic, self._job_id, self._settings = spark, layout, topic, job_id, settings
         self._fix, self._scheme, self._clock = fix, scheme, clock
         self._table = Reprocessing(layout)
-        self._job: Job | None = None
-        self._claims: list[Claim] = []
 
     def try_out(self, selecting: Selection) -> Reprocessed:
         """The report of a dry run."""
-        self._plan(selecting)
-        dropped: Counter = Counter()
-        if self._fix is not None and self._claims:
-            kept = {
-                row.message_id
-                for row in fixed_letters(self._letters(self._claims), self._fix).select("message_id").collect()
-            }
-            dropped = Counter(claim.cause for claim in self._claims if claim.message_id not in kept)
-        return self._report(True, Counter(), dropped)
+        job, claims = planned = self._plan(selecting)
+        dropped: Counter[str] = Counter()
+        if self._fix is not None and claims:
+            fixed = fixed_letters(self._letters(job, claims), self._fix)
+            kept = {row.message_id for row in fixed.select("message_id").collect()}
+            dropped = Counter(claim.cause for claim in claims if claim.message_id not in kept)
+        return _report(planned, True, Counter(), dropped)
 
-    def choose(self, selecting: Selection) -> None:
+    def choose(self, selecting: Selection) -> Chosen:
         """Make the job's selection, or find its earlier one."""
         self._table.create()
         with self._table.planning():
             known = self._table.version()  # read first, so that a job recorded after the look is noticed, too
-            while self._table.read_job(self._job_id) is None:
-                self._plan(selecting)
-                self._table.record_job(self._job, self._claims, known)
+            while (job := self._table.read_job(self._job_id)) is None:
+                self._table.record_job(*self._plan(selecting), known)
                 known = self._table.version()
-            self._job = self._table.read_job(self._job_id)
-        if self._job.topic_id != self._topic.topic_id:
+        if job.topic_id != self._topic.topic_id:
             raise InvalidConfiguration(
-                f"job {self._job_id!r} was for topic {self._job.topic!r} before it was deleted and created "
+                f"job {self._job_id!r} was for topic {job.topic!r} before it was deleted and created "
                 "again: choose another job id"
             )
-        changed = sorted(name for name, value in self._settings.items() if self._job.settings[name] != value)
+        changed = sorted(name for name, value in self._settings.items() if job.settings[name] != value)
         if changed:
             raise InvalidConfiguration(
                 f"job {self._job_id!r} was started with another {' and '.join(changed)}: give the same value, "
                 "or choose another job id"
             )
-        self._claims = self._table.read_claims(self._job_id)
+        return Chosen(job, self._table.read_claims(self._job_id))
 
-    def _plan(self, selecting: Selection) -> None:
+    def _plan(self, selecting: Selection) -> Chosen:
         version = TableLog(self._topic.path).latest()
         letters = selecting.of(read_letters(self._spark, self._layout, self._topic, version))
         facts = letters.select(*Letter._fields).toArrow().to_pylist()
@@ -150,7 +155,6 @@ class Run:
             chunk_letters=selecting.chunk_letters,
             **{name: self._settings[name] for name in ("to", "max_replays", "limit")},
         )
-        self._claims = planned.claims
         if planned.unreadable:
             first = planned.unreadable[0]
             log.warning(
@@ -161,63 +165,49 @@ class Run:
                 first.message_id,
                 first.payload_error,
             )
-        self._job = Job(
-            self._job_id,
-            str(self._topic.name),
-            self._topic.topic_id,
-            self._clock(),
-            version,
-            self._settings,
-            planned.left,
-        )
+        name, topic_id = str(self._topic.name), self._topic.topic_id
+        job = Job(self._job_id, name, topic_id, self._clock(), version, self._settings, planned.left)
+        return Chosen(job, planned.claims)
 
-    def prepare(self, timeout: float) -> None:
+    def prepare(self, claims: list[Claim], timeout: float) -> None:
         """Ensure that each destination with unsent chunks exists; :class:`TopicNotFound` for a deleted origin."""
         done = self._table.read_chunks(self._job_id)
-        subscriptions = {claim.destination: claim.subscription for claim in self._claims}
-        for name in sorted(
-            {claim.destination for claim in self._claims if (claim.destination, claim.chunk) not in done}
-        ):
-            if self._settings["to"] == SUBSCRIPTION:
-                prepare_retry_topic(self._layout, name, subscriptions[name], timeout)
+        subscriptions = {
+            claim.destination: claim.subscription for claim in claims if (claim.destination, claim.chunk) not in done
+        }
+        for name, subscription in sorted(subscriptions.items()):
+            if self._settings["to"] == SUBSCRIPTION and subscription is not None:
+                prepare_retry_topic(self._layout, name, subscription, timeout)
             else:
                 resolve_topic(self._layout, name, create=self._settings["to"].startswith(TOPIC))
 
-    def send(self, rate: float | None, wait: Callable[[float], None]) -> None:
+    def send(self, chosen: Chosen, rate: float | None, wait: Callable[[float], None]) -> None:
         """Send every chunk that was not sent before."""
+        claims = chosen.claims
         done = self._table.read_chunks(self._job_id)
         console = Console(stderr=True)
         started, sent = time.monotonic(), 0
         with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
-            task = progress.add_task(f"letters of job {self._job_id}", total=len(self._claims))
-            for (destination, chunk), group in groupby(
-                self._claims, key=lambda claim: (claim.destination, claim.chunk)
-            ):
-                claims = list(group)
+            task = progress.add_task(f"letters of job {self._job_id}", total=len(claims))
+            for (destination, chunk), group in groupby(claims, key=lambda claim: (claim.destination, claim.chunk)):
+                of_chunk = list(group)
                 if (destination, chunk) not in done:
                     if rate and sent:
                         wait(max(0.0, started + sent / rate - time.monotonic()))
-                    self._send_chunk(destination, chunk, claims)
-                    sent += len(claims)
-                progress.advance(task, len(claims))
+                    self._send_chunk(chosen.job, destination, chunk, of_chunk)
+                    sent += len(of_chunk)
+                progress.advance(task, len(of_chunk))
 
-    def look_for_readers(self) -> None:
-        """Warn about subscriptions without a consumer for the sent letters."""
-        warn_of_unread(self._layout, {(claim.destination, claim.subscription) for claim in self._claims})
-
-    def _send_chunk(self, destination: str, chunk: int, claims: list[Claim]) -> None:
+    def _send_chunk(self, job: Job, destination: str, chunk: int, claims: list[Claim]) -> None:
         app_id = f"reprocess/{self._job_id}/{destination}"
-        identity = (
-            int.from_bytes(hashlib.sha256(json.dumps([app_id, chunk, self._topic.topic_id]).encode()).digest()[:10])
-            >> 6
-        )
-        identifier = publish_id(int(self._job.job_time.timestamp() * 1000), identity)
+        identity = hashlib.sha256(json.dumps([app_id, chunk, self._topic.topic_id]).encode()).digest()[:10]
+        identifier = publish_id(int(job.job_time.timestamp() * 1000), int.from_bytes(identity) >> 6)
         found, partitions = resolve_topic(self._layout, destination)
         is_to_partition = self._settings["to"] == ORIGIN and found.partitions > 0
-        rows = rows_to_send(self._letters(claims), self._fix, claims, partitions if is_to_partition else [])
+        rows = rows_to_send(self._letters(job, claims), self._fix, claims, partitions if is_to_partition else [])
         publish(
             rows,
-            self._layout.root,
+            str(self._layout.root),
             destination,
             app_id=app_id,
             app_version=chunk,
@@ -230,52 +220,44 @@ class Run:
             clock=self._clock,
         )
         numbers = published_numbers(found, app_id, chunk)
-        self._table.record_chunk(
-            self._job,
-            destination,
-            chunk,
-            identifier,
-            [claim for claim in claims if claim.number in numbers],
-            self._clock(),
-        )
+        sent = [claim for claim in claims if claim.number in numbers]
+        self._table.record_chunk(job, destination, chunk, identifier, sent, self._clock())
 
-    def _letters(self, claims: list[Claim]) -> DataFrame:
+    def _letters(self, job: Job, claims: list[Claim]) -> DataFrame:
         positions: dict[int, list[int]] = defaultdict(list)
         for claim in claims:
             positions[claim.partition].append(claim.position)
         ranges = [PositionRange(partition, min(found), max(found)) for partition, found in sorted(positions.items())]
         letters = read_letters(
-            self._spark, self._layout, self._topic, self._job.table_version, ranges, as_stored=self._fix is None
+            self._spark, self._layout, self._topic, job.table_version, ranges, as_stored=self._fix is None
         )
         chosen = local_frame(self._spark, pa.table({"message_id": [claim.message_id for claim in claims]}))
         return letters.join(F.broadcast(chosen), on="message_id", how="left_semi")
 
-    def report(self) -> Reprocessed:
+    def report(self, chosen: Chosen) -> Reprocessed:
         """The job's report, from its rows."""
-        return self._report(False, Counter(self._table.read_sent(self._job_id)["cause"].to_pylist()), None)
+        sent = Counter(self._table.read_sent(self._job_id)["cause"].to_pylist())
+        return _report(chosen, False, sent, Counter(claim.cause for claim in chosen.claims) - sent)
 
-    def _report(self, is_dry_run: bool, sent: Counter, dropped: Counter | None) -> Reprocessed:
-        selected = Counter(claim.cause for claim in self._claims)
-        dropped = selected - sent if dropped is None else dropped
-        causes = {}
-        for cause in sorted(selected.keys() | self._job.left.keys()):
-            left = dict.fromkeys(REASONS, 0) | self._job.left.get(cause, {})
-            causes[cause] = {
-                "matched": selected[cause] + sum(left.values()),
-                "selected": selected[cause],
-                "sent": sent[cause],
-                "dropped_by_fix": dropped[cause],
-                **left,
-            }
-        totals = Counter()
-        for counts in causes.values():
-            totals.update(counts)
-        names = ("matched", "selected", "sent", "dropped_by_fix", *REASONS)
-        return Reprocessed(
-            job_id=self._job_id,
-            topic=str(self._topic.name),
-            is_dry_run=is_dry_run,
-            causes=causes,
-            destinations=dict(Counter(claim.destination for claim in self._claims)),
-            **{name: totals[name] for name in names},
-        )
+
+def _report(chosen: Chosen, is_dry_run: bool, sent: Counter[str], dropped: Counter[str]) -> Reprocessed:
+    job, claims = chosen
+    selected = Counter(claim.cause for claim in claims)
+    causes = {}
+    for cause in sorted(selected.keys() | job.left.keys()):
+        left = dict.fromkeys(REASONS, 0) | job.left.get(cause, {})
+        causes[cause] = {
+            "matched": selected[cause] + sum(left.values()),
+            "selected": selected[cause],
+            "sent": sent[cause],
+            "dropped_by_fix": dropped[cause],
+            **left,
+        }
+    return Reprocessed(
+        job_id=job.job_id,
+        topic=job.topic,
+        is_dry_run=is_dry_run,
+        causes=causes,
+        destinations=dict(Counter(claim.destination for claim in claims)),
+        **{name: sum(counts[name] for counts in causes.values()) for name in COUNTS},
+    )

@@ -40,7 +40,7 @@ def prepare_retry_topic(layout: Layout, topic: str, subscription: str, timeout: 
             raise reply.error
 
 
-def warn_of_unread(layout: Layout, sent: Iterable[tuple[str, str]]) -> None:
+def warn_of_unread(layout: Layout, sent: Iterable[tuple[str, str | None]]) -> None:
     """Log a warning for each (retry letter topic, subscription) without a connected consumer."""
     connected = {
         (key.topic_id, key.subscription)
@@ -48,7 +48,7 @@ def warn_of_unread(layout: Layout, sent: Iterable[tuple[str, str]]) -> None:
         for key, consumers in read_latest(bundle, "consumer").consumers.items()
         if consumers
     }
-    for name, subscription in sorted(sent):
+    for name, subscription in sorted(sent, key=str):
         found, _ = resolve_topic(layout, name)
         if (found.topic_id, subscription) not in connected:
             log.warning(

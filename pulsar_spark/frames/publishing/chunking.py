@@ -5,7 +5,7 @@ all chunks lie in one partition, in sequence in one file.
 """
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,9 +23,7 @@ from pulsar_spark.transforms.chunks import split_messages
 
 _TEXTS = ("producer_name", *MESSAGE_KEYS)
 _LONGEST_NUMBER = len("-") + len(str(2**63))
-
-
-BY_POLICY = "policy"
+BY_POLICY: Literal["policy"] = "policy"
 """Stands for the maximum message size of the topic's policy."""
 
 
@@ -84,14 +82,9 @@ class Chunking(NamedTuple):
         room = F.lit(self.max_message_size) - metadata
         too_much = refusal(
             "InvalidMessage",
-            F.concat(
-                F.lit("the metadata alone takes "),
-                metadata.cast("string"),
-                F.lit(
-                    f" of the {self.max_message_size} bytes that a message may have: give fewer or shorter properties "
-                    "and keys"
-                ),
-            ),
+            f"the metadata alone takes %s of the {self.max_message_size} bytes that a message may have: give fewer or "
+            "shorter properties and keys",
+            metadata,
         )
         limited = F.least(room, F.lit(self.chunk_max_message_size)) if self.chunk_max_message_size > 0 else room
         return F.when(room > 0, limited).otherwise(too_much.cast("int"))

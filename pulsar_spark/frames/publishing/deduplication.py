@@ -20,20 +20,19 @@ def append_new(
     files: Sequence[StagedFile],
     since: int,
     inactivity_ms: int,
-    app_id: str | None = None,
-    app_version: int | None = None,
+    transaction: tuple[str, int] | None = None,
 ) -> tuple[int | None, int]:
     """Commit the new rows of *files*; return the version and the number of messages, or None and 0 if there are none or
-    *app_id* has committed this version."""
+    *transaction* (application id, version) is committed."""
     table, begins = AppendTable(topic.path), prefix_since(since)
     stored = SequenceIds(topic.path, lambda name: name.startswith(begins), inactivity_ms)
     while True:
         stored.catch_up()
         with new_rows(topic.path, files, stored.highest, since) as new:
-            if not new.files or (app_id is not None and is_committed(topic.path, app_id, app_version)):
+            if not new.files or (transaction is not None and is_committed(topic.path, *transaction)):
                 return None, 0
             messages = count_messages(new.files)
-            transactions = new.transactions if app_id is None else new.transactions | {app_id: app_version}
+            transactions = new.transactions | dict([transaction] if transaction else [])
             version = table.append_staged_after(stored.version, new.files, transactions)
             if version is not None:
                 return version, messages

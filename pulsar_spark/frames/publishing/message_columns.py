@@ -108,15 +108,9 @@ def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
     if isinstance(given, T.BinaryType):
         encoded = F.translate(F.base64(key), "\r\n", "")
         return {name: encoded, f"{name}_b64_encoded": F.when(key.isNotNull(), F.lit(True))}
-    unreadable = refusal(
-        "InvalidMessage",
-        F.concat(
-            F.lit(f"{name} with the bytes '"),
-            F.substring(F.hex(key), 1, 80),
-            F.lit(f"' (hexadecimal) is not UTF-8: give a {name} of type binary"),
-        ),
-    )
     text = key.cast("string")
+    why = f"{name} with the bytes '%s' (hexadecimal) is not UTF-8: give a {name} of type binary"
+    unreadable = refusal("InvalidMessage", why, F.substring(F.hex(key), 1, 80))
     return {name: F.when(~F.is_valid_utf8(text), unreadable.cast("string")).otherwise(text)}
 
 
@@ -133,14 +127,8 @@ def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
         is_beyond, instant = column > F.lit(since), F.timestamp_millis(F.unix_millis(F.lit(now_ms) + column))
     else:
         is_beyond, instant = ~column.between(-MAX_MS, MAX_MS), F.timestamp_millis(column)
-    beyond = refusal(
-        "InvalidMessage",
-        F.concat(
-            F.lit(f"{name} '"),
-            column.cast("string"),
-            F.lit(f"' exceeds 64 bits: give an instant at most {MAX_MS} milliseconds after 1970"),
-        ),
-    )
+    why = f"{name} '%s' exceeds 64 bits: give an instant at most {MAX_MS} milliseconds after 1970"
+    beyond = refusal("InvalidMessage", why, column)
     return F.when(is_beyond, beyond.cast("timestamp")).otherwise(instant)
 
 
@@ -148,14 +136,9 @@ def not_too_late(deliver_at_time: Column, now: datetime, max_delay_ms: int) -> C
     """*deliver_at_time* for a publish at *now*; a delay above *max_delay_ms* fails the job that writes it."""
     too_late = refusal(
         "NotAllowedError",
-        F.concat(
-            F.lit("a message with the deliver time '"),
-            deliver_at_time.cast("string"),
-            F.lit(
-                f"' waits longer than the topic's maximum of {max_delay_ms} ms: deliver it earlier, or raise the "
-                "maximum (set-delayed-delivery --max-delay)"
-            ),
-        ),
+        f"a message with the deliver time '%s' waits longer than the topic's maximum of {max_delay_ms} ms: deliver it "
+        "earlier, or raise the maximum (set-delayed-delivery --max-delay)",
+        deliver_at_time,
     )
     last = F.lit(from_micros(1000 * (to_millis(now) + max_delay_ms)))
     return F.when(deliver_at_time > last, too_late.cast("timestamp")).otherwise(deliver_at_time)
@@ -213,14 +196,11 @@ def _checked_properties(properties: Column) -> Column:
     """*properties*; a null value or invalid UTF-8 fails the job that writes it."""
     null = refusal(
         "InvalidMessage",
-        F.lit(
-            "column 'properties' has a null value: leave such properties out with map_filter, or name columns in "
-            "properties_from, which leaves nulls out"
-        ),
+        "column 'properties' has a null value: leave such properties out with map_filter, or name columns in "
+        "properties_from, which leaves nulls out",
     )
     unreadable = refusal(
-        "InvalidMessage",
-        F.lit("column 'properties' has a text that is not valid UTF-8: encode it, for instance with base64"),
+        "InvalidMessage", "column 'properties' has a text that is not valid UTF-8: encode it, for instance with base64"
     )
     texts = F.concat(F.map_keys(properties), F.map_values(properties))
     return (
@@ -230,10 +210,16 @@ def _checked_properties(properties: Column) -> Column:
     )
 
 
-def refusal(error: str, text: Column) -> Column:
-    """A Column that fails the job with a text from which the driver raises *error*, a class of
-    ``pulsar_spark.errors``."""
-    return F.raise_error(F.concat(F.lit(f"{REFUSED}{error}: "), text))
+def refusal(error: str, text: str, *columns: Column) -> Column:
+    """A Column that fails the job with a text from which the driver raises *error*, a class of ``pulsar_spark.errors``.
+
+    Each ``%s`` in *text* stands for the value of one of *columns*.
+    """
+    first, *others = f"{REFUSED}{error}: {text}".split("%s")
+    parts = [F.lit(first)]
+    for column, following in zip(columns, others, strict=True):
+        parts += [F.coalesce(column.cast("string"), F.lit("null")), F.lit(following)]
+    return F.raise_error(F.concat(*parts))
 
 
 def spark_type(name: str) -> str:

@@ -15,10 +15,10 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
@@ -140,8 +140,7 @@ def publish(
     quota check, which this publish then uses instead of a new one. *publish_id* names the commit; the default is
     generated. *clock* gives the current time.
     """
-    if (app_id is None) != (app_version is None):
-        raise InvalidConfiguration("app_id and app_version together identify a transaction: give both or neither")
+    transaction = _transaction(app_id, app_version)
     check_frame(frame, "frame", is_streaming=False)
     layout = layout_for_frames(frame.sparkSession, root)
     now = clock().astimezone()  # a time without a zone is in the machine's zone
@@ -155,47 +154,58 @@ def publish(
         prepare_root(layout)
     found, partitions = resolve_topic(layout, topic, create=create)
     publish_id = publish_id or make_publish_id(int(now.timestamp() * 1000), secrets.randbits(74))
-    if app_id is not None and is_committed(found.path, app_id, app_version):
+    if transaction is not None and is_committed(found.path, *transaction):
         return Published(publish_id, None, 0)
     quota = quota or BacklogQuota(layout, found)
     if refused := quota.refusal(send_timeout_millis / 1000 if send_timeout_millis > 0 else float("inf")):
         raise refused
     version = TopicSchemas(layout).version_for_producer(found, schema or BytesSchema())
-    if version is not None:
-        columns["schema_version"] = F.lit(version)
-    most = quota.max_message_size if max_message_size == BY_POLICY else max_message_size
-    splitting = Chunking(most or quota.max_message_size, chunk_max_message_size or -1) if chunking else None
-    if producer_name is not None:
-        columns.setdefault("producer_name", F.lit(producer_name))
-    if deliver_ms is not None:
-        columns.setdefault("deliver_at_time", F.expr(instant(1000 * deliver_ms)))
+    columns = _with_constants(columns, version, producer_name, deliver_ms)
     if quota.max_delay_ms and "deliver_at_time" in columns:
         columns["deliver_at_time"] = not_too_late(columns["deliver_at_time"], now, quota.max_delay_ms)
-    messages, given = encoding.encoded(
-        frame.select(*(column.alias(name) for name, column in columns.items())), set(columns)
-    )
-    largest = splitting.most_bytes if splitting else most
-    is_on_disk = store_of(layout.root).is_local
+    most = quota.max_message_size if isinstance(max_message_size, str) else max_message_size
+    splitting = Chunking(most or quota.max_message_size, chunk_max_message_size or -1) if chunking else None
+    messages = frame.select(*(column.alias(name) for name, column in columns.items()))
+    largest, is_on_disk = splitting.most_bytes if splitting else most, store_of(layout.root).is_local
     writing = Writing(partitions, bool(found.partitions), scheme, sort_by_key, splitting, largest, is_on_disk)
-    rows, by_tasks = writing.rows(messages, given, publish_id, now)
+    rows, by_tasks = writing.rows(*encoding.encoded(messages, set(columns)), publish_id, now)
     is_named = deduplicate and columns.keys() >= set(NAMED_BY)
     since = quota.deduplication_since() if is_named else None
-    table = AppendTable(found.path)
     try:
         partition_by = ("partition",) if found.partitions else ()
         with staged(rows, found.path, partition_by, writing.options, by_tasks=by_tasks) as files:
             if since is not None:
-                done = append_new(found, files, since, quota.inactivity_ms(), app_id, app_version)
+                done = append_new(found, files, since, quota.inactivity_ms(), transaction)
                 return Published(publish_id, *done)
-            messages = count_messages(files)
-            ledger_id = table.append_staged(files, app_id, app_version)
-            return Published(publish_id, ledger_id, 0 if ledger_id is None else messages)
+            counted = count_messages(files)
+            ledger_id = AppendTable(found.path).append_staged(files, *(transaction or ()))
+            return Published(publish_id, ledger_id, 0 if ledger_id is None else counted)
     except PySparkException as failed:
-        if refused := _refused(failed):
-            raise refused from failed
+        if error := _refused(failed):
+            raise error from failed
         raise
     except FileNotFoundError as gone:
         raise _what_is_gone(layout, found, gone) from gone
+
+
+def _transaction(app_id: str | None, app_version: int | None) -> tuple[str, int] | None:
+    if app_id is None and app_version is None:
+        return None
+    if app_id is None or app_version is None:
+        raise InvalidConfiguration("app_id and app_version together identify a transaction: give both or neither")
+    return app_id, app_version
+
+
+def _with_constants(
+    columns: dict[str, Column], schema_version: int | None, producer_name: str | None, deliver_ms: int | None
+) -> dict[str, Column]:
+    """*columns* with those that have one value in all rows, except where the frame has them."""
+    added = {} if schema_version is None else {"schema_version": F.lit(schema_version)}
+    if producer_name is not None:
+        columns = {"producer_name": F.lit(producer_name)} | columns
+    if deliver_ms is not None:
+        columns = {"deliver_at_time": F.expr(instant(1000 * deliver_ms))} | columns
+    return columns | added
 
 
 def _what_is_gone(layout: Layout, topic: Topic, gone: FileNotFoundError) -> InvalidRequest:
@@ -217,7 +227,7 @@ def _milliseconds(time: datetime | int | None) -> int | None:
 
 
 def publish_stream(
-    frame: DataFrame, root: str | os.PathLike, topic: str, *, app_id: str | None = None, **options
+    frame: DataFrame, root: str | os.PathLike, topic: str, *, app_id: str | None = None, **options: Any
 ) -> DataStreamWriter:
     """Return a stream writer that publishes each micro-batch of the streaming *frame* to *topic* of *root* exactly
     once. Give it a checkpoint and ``start()`` it.

@@ -4,13 +4,16 @@ Messages without a key go round robin, from a different partition in each task. 
 Spark's expressions ``Murmur3_32Hash`` (see transforms.key_hashes), a Python worker ``BoostHash``.
 """
 
+from collections.abc import Sequence
+from typing import cast
+
 import pyarrow as pa
-from py4j.java_gateway import JavaClass
+from py4j.java_gateway import JavaClass, JavaGateway
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
-from pyspark.sql.functions import arrow_udf
 
+from pulsar_spark.columns import arrow_udf
 from pulsar_spark.frames.consuming.membership import one_of
 from pulsar_spark.frames.publishing.message_columns import refusal
 from pulsar_spark.protocol.keys.sticky_key import MAX_HASH
@@ -27,7 +30,7 @@ def checked_scheme(scheme: Scheme) -> HashingScheme:
     return HashingScheme[one_of("hashing scheme", scheme, tuple(HashingScheme.__members__))]
 
 
-def routed(messages: DataFrame, columns: set[str], partitions: list[int], scheme: HashingScheme) -> DataFrame:
+def routed(messages: DataFrame, columns: set[str], partitions: Sequence[int], scheme: HashingScheme) -> DataFrame:
     """*messages*, which have the message *columns*, with their ``partition``, one of *partitions*.
 
     With Murmur3, messages with keys have ``sticky_key_hash``. A given partition elsewhere fails the job that writes;
@@ -44,19 +47,14 @@ def routed(messages: DataFrame, columns: set[str], partitions: list[int], scheme
     return messages.withColumn("partition", _given_or(partition, columns, partitions)).drop(_ROUTING_HASH)
 
 
-def _given_or(routed: Column, columns: set[str], partitions: list[int]) -> Column:
+def _given_or(routed: Column, columns: set[str], partitions: Sequence[int]) -> Column:
     if "partition" in columns:
         given = F.col("partition")
         unknown = refusal(
             "InvalidMessage",
-            F.concat(
-                F.lit("partition "),
-                given.cast("string"),
-                F.lit(
-                    f" does not exist: this publish writes to {partitions[0]} to {partitions[-1]}; correct "
-                    "the column or leave it out"
-                ),
-            ),
+            f"partition %s does not exist: this publish writes to {partitions[0]} to {partitions[-1]}; correct the "
+            "column or leave it out",
+            given,
         )
         routed = (
             F.when(given.isNull(), routed)
@@ -86,9 +84,11 @@ def _java_hash(messages: DataFrame, text: str) -> Column:
     if not has_context(messages.sparkSession):
         return F.expr(_REFLECTED.format(text))
 
+    gateway = cast(JavaGateway, messages.sparkSession.sparkContext._gateway)
+
     def named(name: str) -> JavaClass:
         """The class by its whole name; resolving a dotted name would query the JVM for each part."""
-        return JavaClass(name, messages.sparkSession.sparkContext._gateway._gateway_client)
+        return JavaClass(name, gateway._gateway_client)
 
     sql = "org.apache.spark.sql"
     expressions, call = named(f"{sql}.classic.ExpressionUtils"), named(f"{sql}.catalyst.expressions.objects.Invoke")

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pulsar_spark.frames.reading.chunk_payloads import NOTHING, Parts
+from pulsar_spark.frames.reading.chunk_payloads import NOTHING, Parts, Sizes
 from pulsar_spark.storage.chunks.chunk_rows import PAYLOAD_BYTES, Room, SpansOf, rows_of_chunks
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.topics.topics import Topic
@@ -35,9 +35,8 @@ def grouped_parts(
 
     *spans_of* gives the runs of a partition. *with_sizes* also reads payloads for their sizes, and keeps small ones.
     """
-    columns, room = GROUPED, None
-    if with_sizes:
-        columns, room = (*GROUPED, *_OF_PAYLOADS), Room(_KEPT_BYTES)
+    columns = (*GROUPED, *_OF_PAYLOADS) if with_sizes else GROUPED
+    room = Room(_KEPT_BYTES) if with_sizes else None
     found: dict[int, dict[int, np.ndarray]] = {partition: {} for partition in units}
     sizes: dict[int, list[pa.Table]] = {partition: [] for partition in units}
     for chunks in _chunks(topic, units, spans_of, columns, room):
@@ -45,13 +44,13 @@ def grouped_parts(
         of_partition = np.repeat([partition for partition, _ in chunks], [table.num_rows for _, table in chunks])
         local = rows.select(["position", *GROUPED]).append_column("partition", pa.array(of_partition, pa.int32()))
         frame = local_frame(spark, local)
-        for partition, first, last, parts in _messages(collect_groups(frame.coalesce(1))):
+        for partition, first, last, positions in _messages(collect_groups(frame.coalesce(1))):
             if units[partition].get(last) == first:
-                found[partition][last] = parts
+                found[partition][last] = positions
         for partition, table in chunks if with_sizes else ():
             sizes[partition].append(table.select(["position", *_OF_PAYLOADS]))
     parts = [Parts.of(partition, found[partition]) for partition in sorted(found)]
-    if not with_sizes:
+    if room is None:
         return parts
     return [_with_sizes(each, sizes[each.partition], is_kept=room.is_enough) for each in parts]
 
@@ -59,16 +58,14 @@ def grouped_parts(
 def _with_sizes(parts: Parts, found: Sequence[pa.Table], *, is_kept: bool) -> Parts:
     if not found:
         nothing = np.zeros(0, np.int64)
-        return parts._replace(
-            sizes=nothing, stated_sizes=nothing, payloads=pa.array([], pa.binary()) if is_kept else None
-        )
+        return parts._replace(sizes=Sizes(nothing, nothing), payloads=pa.array([], pa.binary()) if is_kept else None)
     rows = pa.concat_tables(found)
     positions = rows["position"].to_numpy()
     at = np.argsort(positions, kind="stable")
     at = at[np.searchsorted(positions, parts.positions, sorter=at)]
-    sizes, stated_sizes = (rows[name].fill_null(NOTHING).to_numpy()[at] for name in (PAYLOAD_BYTES, SIZE))
+    sizes = Sizes(*(rows[name].fill_null(NOTHING).to_numpy()[at] for name in (PAYLOAD_BYTES, SIZE)))
     payloads = rows["payload"].combine_chunks().take(pa.array(at)).fill_null(b"") if is_kept else None
-    return parts._replace(sizes=sizes, stated_sizes=stated_sizes, payloads=payloads)
+    return parts._replace(sizes=sizes, payloads=payloads)
 
 
 def _messages(groups: DataFrame) -> Iterator[tuple[int, int, int, np.ndarray]]:

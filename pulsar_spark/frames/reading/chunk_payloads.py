@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.functions import arrow_udf
 
+from pulsar_spark.columns import arrow_udf
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames.reading.last_chunks import names_of, read_last_chunks
 from pulsar_spark.frames.reading.payload_batches import in_pieces
@@ -45,18 +45,23 @@ _PLACE = ("partition", "position")
 _SPAN = pa.struct({"run": pa.int32(), "first": pa.int64(), "last": pa.int64()})
 
 
-class Parts(NamedTuple):
-    """Chunks in *partition*: their positions, and those of their messages' last chunks.
+class Sizes(NamedTuple):
+    """Of each chunk its payload's bytes, and the total that it states for its message (:data:`NOTHING` for null)."""
 
-    *sizes* are payload bytes, *stated_sizes* the totals that chunks state (:data:`NOTHING` for null); None if not read.
+    payload_bytes: np.ndarray
+    stated: np.ndarray
+
+
+class Parts(NamedTuple):
+    """Chunks in *partition*: their positions, those of their messages' last chunks, and *sizes* if they were read.
+
     *payloads* are kept only if small.
     """
 
     partition: int
     positions: np.ndarray
     lasts: np.ndarray
-    sizes: np.ndarray | None = None
-    stated_sizes: np.ndarray | None = None
+    sizes: Sizes | None = None
     payloads: pa.BinaryArray | None = None
 
     @classmethod
@@ -69,9 +74,9 @@ class Parts(NamedTuple):
     def of_messages(self, lasts: Sequence[int]) -> "Parts":
         """The parts of the messages that end at *lasts*."""
         is_selected = np.isin(self.lasts, lasts)
-        of_numbers = (each if each is None else each[is_selected] for each in self[1:-1])
+        sizes = None if self.sizes is None else Sizes(*(each[is_selected] for each in self.sizes))
         payloads = None if self.payloads is None else self.payloads.filter(pa.array(is_selected))
-        return Parts(self.partition, *of_numbers, payloads)
+        return Parts(self.partition, self.positions[is_selected], self.lasts[is_selected], sizes, payloads)
 
     @property
     def begins(self) -> np.ndarray:
@@ -197,7 +202,7 @@ def _payloads(
     runs: Sequence[Run],
     parts: pa.ListArray,
     sizes: pa.Array,
-) -> Iterator[tuple[memoryview | None, str | None]]:
+) -> Iterator[tuple[bytes | memoryview | None, str | None]]:
     for spans, size in zip(parts.to_pylist(), sizes.to_pylist(), strict=True):
         if (size or 0) > MOST_BYTES:
             yield None, f"{UnreadableMessage.__name__}: {TOO_LARGE % size}"
@@ -205,9 +210,7 @@ def _payloads(
         run_spans = [(runs[each["run"]], [(each["first"], each["last"])]) for each in spans]
         positions = expanded(*(np.array([each[name] for each in spans]) for name in ("first", "last")))
         try:
-            payload = ChunkedMessages(table, entries, lambda _, run_spans=run_spans: run_spans).joined(
-                positions, MOST_BYTES, memory
-            )
+            payload = ChunkedMessages(table, entries, lambda _: run_spans).joined(positions, MOST_BYTES, memory)
         except (UnreadableMessage, MessagesLost) as failed:
             yield None, f"{type(failed).__name__}: {failed}"
             continue

@@ -24,7 +24,8 @@ class LostEntries:
     """Lost entries in the runs passed to :meth:`without`."""
 
     def __init__(self, topic: Topic):
-        self._topic, self._reader, self._rows = topic, EntryReader(block_rows=_ROWS_AT_ONCE), []
+        self._topic, self._reader = topic, EntryReader(block_rows=_ROWS_AT_ONCE)
+        self._rows: list[tuple] = []
 
     def without(self, partition: int, run: Run) -> Iterable[Run]:
         """The parts of *run* that are not lost; the lost ones are noted."""

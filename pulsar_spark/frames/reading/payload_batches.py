@@ -5,7 +5,9 @@ once in each task.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ from pulsar_spark.frames.consuming.membership import one_of
 from pulsar_spark.frames.publishing.message_columns import REFUSED
 from pulsar_spark.payloads.keys import CryptoKeyReader
 
+_Member = TypeVar("_Member", bound=Enum)
 KeyReader = CryptoKeyReader | Callable[[], CryptoKeyReader]
 _BATCH_BYTES = 4 << 20
 """A column goes back to Spark in arrays of about this many bytes, or one payload: decompressed payloads may be large,
@@ -38,14 +41,16 @@ def key_reader_of(given: KeyReader | None) -> Callable[[], CryptoKeyReader] | No
 
 def make_key_reader(key_reader: Callable[[], CryptoKeyReader] | None) -> CryptoKeyReader | None:
     """The key reader in a task; fails the job if the function made something else."""
-    reader = None if key_reader is None else key_reader()
-    if reader is not None and not isinstance(reader, CryptoKeyReader):
+    if key_reader is None:
+        return None
+    reader = key_reader()
+    if not isinstance(reader, CryptoKeyReader):
         wrong = f"crypto_key_reader made a {type(reader).__name__}: let it make a CryptoKeyReader"
         raise InvalidConfiguration(f"{REFUSED}InvalidConfiguration: {wrong}")
     return reader
 
 
-def failure_action(given: object, kind: type) -> object:
+def failure_action(given: object, kind: type[_Member]) -> _Member:
     """The member of the enumeration *kind* that *given* is or names."""
     return kind[one_of("crypto_failure_action", given, tuple(kind.__members__))]
 
@@ -55,10 +60,11 @@ def values_of(column: pa.Array) -> Sequence:
     return [None] * len(column) if column.null_count == len(column) else column.to_pylist()
 
 
-def in_pieces(rows: Iterable[tuple], kind: pa.StructType) -> Iterator[pa.Array]:
+def in_pieces(rows: Iterable[tuple], kind: pa.StructType) -> Iterator[pa.StructArray]:
     """Rows, whose first value is the payload, as arrays of limited size; a larger payload is alone in its array. Text
     is not validated."""
-    piece, size = [], 0
+    piece: list[tuple] = []
+    size = 0
     for row in rows:
         of_payload = len(row[0] or b"")
         if piece and size + of_payload > _BATCH_BYTES:
@@ -73,7 +79,7 @@ def in_pieces(rows: Iterable[tuple], kind: pa.StructType) -> Iterator[pa.Array]:
         yield _struct(piece, kind)
 
 
-def _struct(rows: list[tuple], kind: pa.StructType) -> pa.Array:
+def _struct(rows: list[tuple], kind: pa.StructType) -> pa.StructArray:
     payloads, *others = zip(*rows)
     if len(rows) > 1:  # Arrow keeps a memoryview alive if it is one of several values
         payloads = tuple(bytes(each) if isinstance(each, memoryview) else each for each in payloads)

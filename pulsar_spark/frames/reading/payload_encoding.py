@@ -6,9 +6,9 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.functions import arrow_udf
 
 from pulsar_spark.client.model.enums import Compression, ProducerCryptoAction, ProducerCryptoFailureAction
+from pulsar_spark.columns import arrow_udf
 from pulsar_spark.errors import InvalidConfiguration, UnreadableMessage
 from pulsar_spark.frames.publishing.message_columns import REFUSED, spark_type
 from pulsar_spark.frames.reading.payload_batches import (
@@ -79,7 +79,8 @@ class Encoding(NamedTuple):
 
         def stored(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
             try:
-                encryptor = Encryptor(names, make_key_reader(key_reader)) if names else None
+                keys = make_key_reader(key_reader)
+                encryptor = Encryptor(names, keys) if names and keys is not None else None
                 encoder = PayloadEncoder(compression, encryptor, sends_unencrypted=sends_unencrypted)
                 for payloads in batches:
                     yield from in_pieces((_stored(each.as_py(), encoder) for each in payloads), _STORED)

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.functions import arrow_udf
 
 from pulsar_spark.client.model.enums import ConsumerCryptoAction, ConsumerCryptoFailureAction
+from pulsar_spark.columns import arrow_udf
 from pulsar_spark.errors import InvalidConfiguration, UnreadableMessage
 from pulsar_spark.frames.publishing.message_columns import REFUSED, spark_type
 from pulsar_spark.frames.reading.payload_batches import (

@@ -23,7 +23,7 @@ from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import check_opens
-from pulsar_spark.storage.entries.slices import PositionRange, pieces_of, read_pieces
+from pulsar_spark.storage.entries.slices import Piece, PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledgers import ledgers_until
 from pulsar_spark.storage.spark.spark_root import layout_for_frames
@@ -107,12 +107,16 @@ def messages_at(
     looked up in the current table, so a chunked message with a deleted or lost chunk has no row. A message that cannot
     be put together, or a lost entry that may have been a chunk, has no payload, and :data:`PAYLOAD_ERROR` says why.
     """
-    small, ends, all_units, has_chunks, has_encoded = [], [], {}, False, False
+    small: list[Piece] = []
+    ends: list[Piece] = []
+    all_units: dict[int, dict[int, int]] = {}
+    has_chunks = has_encoded = False
     known, lost = ledgers_until(layout, topic, version), LostEntries(topic)
     for partition, ledgers in known.items():
         if partitions is not None and partition not in partitions:
             continue
-        end, groups, units = ledgers.end_position, ChunkGroups(topic.path, ledgers), {}
+        end, groups = ledgers.end_position, ChunkGroups(topic.path, ledgers)
+        units: dict[int, int] = {}
         for range_ in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
             if range_.partition == partition and range_.first < end:
                 runs = list(ledgers.parts(range_.first, min(range_.last, end - 1)))
@@ -121,11 +125,11 @@ def messages_at(
                 for run in runs:
                     there = lost.without(partition, run) if run.may_have_chunks else [run]
                     small += pieces_of(range_, (part for part in there if not _is_all_chunks(groups, part)))
-                    units |= (found := _units(groups, run))
-                    ends += pieces_of(range_, [run] if found else ())
+                    units |= (of_run := _units(groups, run))
+                    ends += pieces_of(range_, [run] if of_run else ())
         if units:
             all_units[partition] = units
-    found = []
+    found: list[DataFrame] = []
     if small or not all_units:
         where = ~is_chunk() if has_chunks else None
         messages = read_pieces(spark, topic, small, columns, version=version, where=where)

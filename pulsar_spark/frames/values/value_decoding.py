@@ -105,7 +105,9 @@ def _avro_read(info: SchemaInfo, writers: Mapping[int, str]) -> _Read:
     definition = plain(info.schema())
     reader = fastavro().parse_schema(definition)
     theirs = {version: plain(each) for version, each in writers.items()}
-    parsed = {version: parsed_writer(each, definition) for version, each in theirs.items() if each != definition}
+    parsed: dict[int | None, Any] = {
+        version: parsed_writer(each, definition) for version, each in theirs.items() if each != definition
+    }
     convert, library = avro_reader(kind, is_marked), fastavro().schemaless_reader
 
     def read(payload: bytes, version: int | None) -> Any:

@@ -3,20 +3,20 @@ value_writers decides which columns are accepted."""
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.functions import arrow_udf
 
+from pulsar_spark.columns import arrow_udf
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
 from pulsar_spark.frames.publishing.message_columns import REFUSED, refusal
 from pulsar_spark.frames.values.value_decoding import VALUE
 from pulsar_spark.frames.values.value_nulls import is_plain, nulls_refused
-from pulsar_spark.frames.values.value_types import stored_type, value_type, without_logical_types
+from pulsar_spark.frames.values.value_types import column_type, stored_type, without_logical_types
 from pulsar_spark.frames.values.value_writers import Misfit, Place, value_writer
 from pulsar_spark.protocol.schemas.avro_resolution import parse_definition
 from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType
@@ -53,15 +53,13 @@ def _payload(info: SchemaInfo, given: T.DataType) -> Column:
         return _text(given)
     if form not in (SchemaType.AVRO, SchemaType.JSON):
         raise InvalidConfiguration(f"a schema of type {form.name} cannot encode a column: use AVRO, JSON or STRING")
-    value_type(info.schema())  # refused without a column type
+    column_type(info)  # refused without one
     kind = parse_definition(info.schema())
-    if form is SchemaType.JSON and kind.kind != "record":
-        raise InvalidConfiguration("a JSON schema that is not a record has no column type: give a record")
     value_writer(given, kind, Place(form, is_strict=False))
     if isinstance(given, T.NullType):
         return F.lit(None).cast("binary")
     if form is SchemaType.AVRO or not is_plain(given, kind):
-        return _encoded_by_workers(info, given)(F.col(VALUE))
+        return _encoded_by_workers(info, given)
     return nulls_refused(given, kind, F.to_json(F.col(VALUE), {"ignoreNullFields": "false"}).cast("binary"))
 
 
@@ -69,17 +67,17 @@ def _text(given: T.DataType) -> Column:
     if not isinstance(given, T.StringType | T.CharType | T.VarcharType | T.NullType):
         raise InvalidMessage(f"column 'value' is a {given.simpleString()}, the schema a text: cast it to string")
     text = F.col(VALUE).cast("string")
-    unreadable = refusal("InvalidMessage", F.lit(f"{_NO_UTF8}: publish bytes, without a schema"))
+    unreadable = refusal("InvalidMessage", f"{_NO_UTF8}: publish bytes, without a schema")
     return F.when(~F.is_valid_utf8(text), unreadable.cast("binary")).otherwise(text.cast("binary"))
 
 
-def _encoded_by_workers(info: SchemaInfo, given: T.DataType) -> Callable[[Column], Column]:
+def _encoded_by_workers(info: SchemaInfo, given: T.DataType) -> Column:
     def payloads(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         encoder = ValueEncoder(info, given)
         for values in batches:
             yield encoder.payloads(values)
 
-    return arrow_udf(payloads, "binary")
+    return arrow_udf(payloads, "binary")(F.col(VALUE))
 
 
 class ValueEncoder:
@@ -124,7 +122,8 @@ class ValueEncoder:
     def _explain(self, values: pa.Array, failed: Exception) -> None:
         try:
             for value in values:
-                if (found := value.as_py(maps_as_pydicts="strict")) is not None:
+                found = value.as_py(maps_as_pydicts="strict")
+                if found is not None and self._strict is not None:
                     self._strict(found)
         except UnicodeDecodeError:
             raise Misfit(_NO_UTF8) from None

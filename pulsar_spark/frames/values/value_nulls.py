@@ -39,9 +39,9 @@ def nulls_refused(given: T.DataType, kind: AvroType, payload: Column) -> Column:
     is_there = F.col(VALUE).isNotNull()
     for path, has_null in _required(given, True, kind, ""):
         text = f"field {path!r} of column 'value' is null, which the schema does not allow: nothing was published"
-        payload = F.when(
-            is_there & has_null(F.col(VALUE)), refusal("InvalidMessage", F.lit(text)).cast("binary")
-        ).otherwise(payload)
+        payload = F.when(is_there & has_null(F.col(VALUE)), refusal("InvalidMessage", text).cast("binary")).otherwise(
+            payload
+        )
     return payload
 
 

@@ -41,8 +41,8 @@ def _avro_reader(kind: AvroType, is_marked: bool) -> Reader | None:
         element = avro_reader(kind.branches[0], is_marked)
         return element and each_reader(kind, element)
     if kind.kind == "record":
-        readers = {name: avro_reader(field.type, is_marked) for name, field in kind.fields.items()}
-        readers = {name: reader for name, reader in readers.items() if reader is not None}
+        found = ((name, avro_reader(field.type, is_marked)) for name, field in kind.fields.items())
+        readers = {name: reader for name, reader in found if reader is not None}
         return (lambda value: value | {name: read(value[name]) for name, read in readers.items()}) if readers else None
     if kind.logical == "decimal":
         return lambda value: decimal_of(int.from_bytes(value, "big", signed=True), kind)

@@ -46,21 +46,16 @@ _MOST_DIGITS = 38
 _WIDER = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
 
 
-def value_type(definition: str) -> pa.DataType:
-    """The column type of a definition; :class:`InvalidConfiguration` if it has none.
-
-    >>> value_type('{"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "int"]}]}')
-    StructType(struct<a: int32>)
-    >>> value_type('["null", "string", {"type": "int", "logicalType": "date"}]')
-    StructType(struct<member0: string, member1: date32[day]>)
-    """
-    return arrow_type(parse_definition(definition))
-
-
 def column_type(info: SchemaInfo) -> pa.DataType:
-    """The column type of an AVRO or JSON schema; in JSON, bytes are texts."""
-    found = value_type(info.schema())
+    """The column type of an AVRO or JSON schema; in JSON, bytes are texts.
+
+    :class:`InvalidConfiguration` if it has none, as a JSON schema that is not a record.
+    """
+    kind = parse_definition(info.schema())
+    found = arrow_type(kind)
     if info.schema_type() is SchemaType.JSON:
+        if kind.kind != "record":
+            raise InvalidConfiguration("a JSON schema that is not a record has no column type: give a record")
         return mapped(found, lambda leaf: pa.string() if pa.types.is_binary(leaf) else leaf)
     return found
 

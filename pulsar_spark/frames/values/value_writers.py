@@ -16,10 +16,10 @@ from pulsar_spark.protocol.schemas.avro_resolution import AvroType
 from pulsar_spark.protocol.schemas.schema_info import SchemaType
 
 Writer = Callable[[Any], Any]
-_DIGITS = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
+_DIGITS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
 _SMALL, _INTS, _LONGS = tuple(_DIGITS)[:2], tuple(_DIGITS)[:3], tuple(_DIGITS)
 _TEXTS = (T.StringType, T.CharType, T.VarcharType)
-_TAKEN = {
+_TAKEN: dict[str, tuple[type[T.DataType], ...]] = {
     "null": _TEXTS,
     "boolean": (T.BooleanType,),
     "int": _INTS,
@@ -87,8 +87,8 @@ def _writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | None:
     if kind.kind == "union":
         return _union_writer(given, kind, place)
     if kind.kind == "record":
-        _check_fields(given, list(kind.fields), kind, place)
-        return _record_writer(given, {name: field.type for name, field in kind.fields.items()}, place)
+        record = _checked_record(given, list(kind.fields), kind, place)
+        return _record_writer(record, {name: field.type for name, field in kind.fields.items()}, place)
     if kind.kind == "array":
         if not isinstance(given, T.ArrayType):
             raise _refused(given, kind, place)
@@ -102,11 +102,13 @@ def _writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | None:
     return _leaf_writer(given, kind, place)
 
 
-def _check_fields(given: T.DataType, names: list[str], kind: AvroType, place: Place) -> None:
+def _checked_record(given: T.DataType, names: list[str], kind: AvroType, place: Place) -> T.StructType:
+    """*given*, which must be a struct with fields of these *names*."""
     if not isinstance(given, T.StructType):
         raise _refused(given, kind, place)
     if sorted(given.fieldNames()) != sorted(names):
         raise InvalidMessage(f"{place} has the fields {sorted(given.fieldNames())}, the schema {sorted(names)}")
+    return given
 
 
 def _record_writer(given: T.StructType, fields: dict[str, AvroType], place: Place) -> Writer | None:
@@ -133,8 +135,8 @@ def _union_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | N
             return lambda value: (arm.kind, value)
         return inner
     names = [f"member{number}" for number in range(len(arms))]
-    _check_fields(given, names, kind, place)
-    writers = [value_writer(given[name].dataType, arm, place.below(name)) for name, arm in zip(names, arms)]
+    record = _checked_record(given, names, kind, place)
+    writers = [value_writer(record[name].dataType, arm, place.below(name)) for name, arm in zip(names, arms)]
     may_be_null = len(arms) < len(kind.branches)
 
     def write(value: dict) -> Any:

@@ -7,13 +7,14 @@ value is null with an error. Column types are in value_types.
 import json
 import os
 from collections.abc import Iterator
+from typing import cast
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.functions import arrow_udf
 
+from pulsar_spark.columns import arrow_udf
 from pulsar_spark.errors import IncompatibleSchema, InvalidConfiguration
 from pulsar_spark.frames.given_frames import check_frame
 from pulsar_spark.frames.values.value_decoding import (
@@ -92,10 +93,7 @@ def _read_by_workers(messages: DataFrame, info: SchemaInfo, reading: Reading) ->
 
 
 def _from_json(messages: DataFrame, info: SchemaInfo) -> DataFrame:
-    wanted = spark_type_of(column_type(info))
-    kind = parse_definition(info.schema())
-    if kind.kind != "record":
-        raise InvalidConfiguration("a JSON schema that is not a record has no column type: give a record")
+    wanted, kind = cast(T.StructType, spark_type_of(column_type(info))), parse_definition(info.schema())
     if has_members(kind) or any(each.logical for each in kinds(kind)):
         return _read_by_workers(messages, info, json_reading(info))
     with_corrupt = T.StructType([*wanted.fields, T.StructField(_CORRUPT, T.StringType())])

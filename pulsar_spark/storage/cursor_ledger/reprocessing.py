@@ -37,7 +37,7 @@ class Claim(NamedTuple):
     partition: int
     position: int
     subscription: str | None
-    cause: str | None
+    cause: str
     replays: int
 
 
