@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pulsar_spark.protocol.acknowledgement.entry_states import EVENTS, STATES, TRANSITIONS
 from pulsar_spark.table_specs import TABLES, TIME, TableSpec
-from pulsar_spark.views.view_specs import CHUNKS, DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS, ViewSpec
+from pulsar_spark.views.view_specs import ALL_VIEWS, ViewSpec
 
 LAYERS = (
     "errors",
@@ -53,19 +53,19 @@ _PLAIN_TYPES = {
 }
 
 
-def sql_type(held: pa.DataType) -> str:
+def sql_type(kind: pa.DataType) -> str:
     """The SQL name of an Arrow type; KeyError for one that no table has.
 
     >>> sql_type(pa.map_(pa.string(), pa.string())), sql_type(pa.list_(pa.int64()))
     ('map<string, string>', 'array<bigint>')
     """
-    if pa.types.is_map(held):
-        return f"map<{sql_type(held.key_type)}, {sql_type(held.item_type)}>"
-    if pa.types.is_list(held):
-        return f"array<{sql_type(held.value_type)}>"
-    if pa.types.is_struct(held):
-        return f"struct<{', '.join(f'{field.name}: {sql_type(field.type)}' for field in held)}>"
-    return _PLAIN_TYPES[held]
+    if pa.types.is_map(kind):
+        return f"map<{sql_type(kind.key_type)}, {sql_type(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"array<{sql_type(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {sql_type(field.type)}' for field in kind)}>"
+    return _PLAIN_TYPES[kind]
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -76,9 +76,9 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     |---|---|
     | `pending` | delivered |
     """
-    lines = [list(header), *map(list, rows)]
-    cells = [" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines]
-    return "\n".join([f"| {cells[0]} |", "|" + "---|" * len(lines[0]), *(f"| {line} |" for line in cells[1:])])
+    names = list(header)
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in cells) for cells in (names, *rows)]
+    return "\n".join([f"| {lines[0]} |", "|" + "---|" * len(names), *(f"| {line} |" for line in lines[1:])])
 
 
 def layers() -> str:
@@ -93,7 +93,7 @@ def decisions() -> str:
 
 def states() -> str:
     """The states of an entry."""
-    return table(["state", "meaning"], ((f"`{name}`", said) for name, said in STATES.items()))
+    return table(["state", "meaning"], ((f"`{name}`", meaning) for name, meaning in STATES.items()))
 
 
 def transitions() -> str:
@@ -113,7 +113,7 @@ def tables() -> str:
 
 def views() -> str:
     """The views and what each column means."""
-    return "\n\n".join(map(_columns, (*VIEWS, HASH_OWNERS, DRAINING_HASHES, SCHEDULED, CHUNKS, HISTORY)))
+    return "\n\n".join(map(_columns, ALL_VIEWS))
 
 
 PARTS: dict[str, Callable[[], str]] = {
@@ -156,13 +156,13 @@ def _first_paragraph(layer: str) -> str:
     return _as_markdown(" ".join(_docstring(layer).partition("\n\n")[0].split()))
 
 
-def _as_markdown(said: str) -> str:
+def _as_markdown(docstring: str) -> str:
     """A docstring's text with names in Markdown's quotes.
 
     >>> _as_markdown("one :class:`TableSpec` a table, as ``pulsar`` does")
     'one `TableSpec` a table, as `pulsar` does'
     """
-    return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", said.replace("``", "`"))
+    return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", docstring.replace("``", "`"))
 
 
 def main() -> None:

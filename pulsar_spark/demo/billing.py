@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.frames import Reprocessed, reprocess_dead_letters
-from pulsar_spark.storage.store.store import AnyPath
 
 SUBSCRIPTION = "billing"
 JOB_ID = "repair"
@@ -29,6 +28,6 @@ def repair(letters: DataFrame) -> DataFrame:
     return letters.withColumns({"payload": payload.cast("binary"), "partition_key": number})
 
 
-def send_back(spark: SparkSession, root: AnyPath, topic: str) -> Reprocessed:
+def send_back(spark: SparkSession, root: str, topic: str) -> Reprocessed:
     """Repair the dead letters of *topic* and send them back to the subscription."""
     return reprocess_dead_letters(spark, root, topic, subscription=SUBSCRIPTION, job_id=JOB_ID, fix=repair)

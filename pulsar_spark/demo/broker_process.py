@@ -1,12 +1,12 @@
 """A broker in its own process, as ``pulsar-spark broker`` starts it, with its output in a file."""
 
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from pulsar_spark.errors import NotConnected
-from pulsar_spark.storage.store.store import AnyPath
 
 _STOP_SECONDS = 60
 _LAST_WORDS = 2_000
@@ -15,10 +15,10 @@ _LAST_WORDS = 2_000
 class BrokerProcess:
     """Context manager: the broker runs inside it."""
 
-    def __init__(self, root: AnyPath, log: Path):
+    def __init__(self, root: str | os.PathLike, log: Path):
         self.root = root
         self.log = log
-        self._process: subprocess.Popen | None = None
+        self._process: subprocess.Popen[bytes]  # from __enter__ on
 
     def __enter__(self) -> "BrokerProcess":
         with self.log.open("wb") as output:
@@ -30,7 +30,7 @@ class BrokerProcess:
             )
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -51,5 +51,5 @@ class BrokerProcess:
 
     def last_words(self) -> str:
         """The end of its log, without Java's stack frames."""
-        said = self.log.read_text(errors="replace").splitlines()
-        return "\n".join(line for line in said if not line.startswith("\tat ")).strip()[-_LAST_WORDS:]
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "\n".join(line for line in lines if not line.startswith("\tat ")).strip()[-_LAST_WORDS:]

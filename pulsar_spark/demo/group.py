@@ -3,12 +3,15 @@
 import multiprocessing
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pulsar_spark.demo.broker_process import BrokerProcess
-from pulsar_spark.demo.consumers import QUEUE_SIZE, READY, Assignment, read_notes, run_consumer
+from pulsar_spark.demo.consumers import QUEUE_SIZE, READY, Assignment, Pause, read_notes, run_consumer
 from pulsar_spark.errors import NotConnected, PulsarSparkError, Timeout
 from pulsar_spark.protocol.delays.durations import shown_seconds
 
@@ -63,15 +66,15 @@ class ConsumerGroup:
             for index, pause in enumerate(pauses)
         ]
         self._at_once = consumers
-        self._processes: list[multiprocessing.Process] = []
-        self._links: list = []
+        self._processes: list[BaseProcess] = []
+        self._links: list[Connection] = []
 
     def __enter__(self) -> "ConsumerGroup":
         for _ in range(self._at_once):
             self._start_next()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         for process in self._processes:
             if process.is_alive():
                 process.kill()
@@ -89,7 +92,7 @@ class ConsumerGroup:
 
     @property
     def is_waiting(self) -> bool:
-        """Is an accident to come, or a consumer joining?"""
+        """Whether an accident is to come, or a consumer joining."""
         return self._kills or self._leaves or self._joining > 0
 
     def wait_ready(self, broker: BrokerProcess, seconds: float) -> None:
@@ -104,7 +107,7 @@ class ConsumerGroup:
                         f"consumer {self._assignments[index].name} was not connected within {shown_seconds(seconds)}; "
                         f"the broker's last words:\n{broker.last_words()}"
                     )
-            self._hear(index)
+            self._report_of(index)
 
     def watch(self) -> list[str]:
         """Give pausing consumers their accident or let them continue; return a sentence per event."""
@@ -115,14 +118,14 @@ class ConsumerGroup:
             self._check_alive(index)
             if not link.poll():
                 continue
-            said = self._hear(index)
-            if said == READY:
+            report = self._report_of(index)
+            if report == READY:
                 self._joining -= 1
                 happened.append(f"{self._assignments[index].name} joined")
             elif index == self._victim:
-                happened.append(self._kill(index, said.received))
+                happened.append(self._kill(index, report.received))
             elif self._leaves:
-                happened.append(self._leave(index, said))
+                happened.append(self._leave(index, report))
             else:
                 link.send("go on")
         return happened
@@ -135,7 +138,7 @@ class ConsumerGroup:
         for index, process in enumerate(self._processes):
             process.join(_STOP_SECONDS)
             if process.exitcode and not (index in self.gone and index not in self.closed_after):
-                raise NotConnected(f"consumer {self._assignments[index].name} ended with exit code {process.exitcode}")
+                raise self._ended(index)
 
     def notes(self) -> list[np.ndarray]:
         """The notes of each consumer."""
@@ -147,14 +150,14 @@ class ConsumerGroup:
         self._is_gone(index)
         return f"{self._assignments[index].name} was killed after {received} messages, without closing"
 
-    def _leave(self, index: int, pause) -> str:
+    def _leave(self, index: int, pause: Pause) -> str:
         self._leaves = False
         self._links[index].send("leave")
         self.closed_after[index] = pause.acknowledged
         self._is_gone(index)
-        held = pause.received - pause.acknowledged
+        unacknowledged = pause.received - pause.acknowledged
         who = f"{self._assignments[index].name}{', the active consumer,' if self.kind == 'Failover' else ''}"
-        return f"{who} left after {pause.received} messages, {held} of them unacknowledged"
+        return f"{who} left after {pause.received} messages, {unacknowledged} of them unacknowledged"
 
     def _is_gone(self, index: int) -> None:
         self.gone.add(index)
@@ -162,20 +165,21 @@ class ConsumerGroup:
             self._joining += 1
             self._start_next()
 
-    def _hear(self, index: int):
+    def _report_of(self, index: int) -> Any:
+        """:data:`READY` or a :class:`Pause`; raises the error that ended the consumer."""
         try:
-            said = self._links[index].recv()
+            report = self._links[index].recv()
         except EOFError:
             self._processes[index].join()
-            raise NotConnected(
-                f"consumer {self._assignments[index].name} ended with exit code {self._processes[index].exitcode}"
-            ) from None
-        if isinstance(said, PulsarSparkError):
-            raise said
-        return said
+            raise self._ended(index) from None
+        if isinstance(report, PulsarSparkError):
+            raise report
+        return report
 
     def _check_alive(self, index: int) -> None:
         if not self._processes[index].is_alive() and not self._links[index].poll():
-            raise NotConnected(
-                f"consumer {self._assignments[index].name} ended with exit code {self._processes[index].exitcode}"
-            )
+            raise self._ended(index)
+
+    def _ended(self, index: int) -> NotConnected:
+        name, code = self._assignments[index].name, self._processes[index].exitcode
+        return NotConnected(f"consumer {name} ended with exit code {code}")

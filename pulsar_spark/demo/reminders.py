@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.frames import publish
-from pulsar_spark.storage.store.store import AnyPath
 
 SUBSCRIPTION = "boarding"
 YEAR_SECONDS = 30
@@ -32,7 +31,7 @@ def departures(flights: pa.Table) -> np.ndarray:
     return (instants - instants.min()) / max(int(np.ptp(instants)), 1) * YEAR_SECONDS
 
 
-def send(spark: SparkSession, root: AnyPath, topic: str, flights: pa.Table, work: Path) -> np.ndarray:
+def send(spark: SparkSession, root: str, topic: str, flights: pa.Table, work: Path) -> np.ndarray:
     """Publish a reminder for each flight; return due times in nanoseconds by the clock of the notes."""
     deliver_at = int((time.time() + LEAD_SECONDS) * 1000) + (departures(flights) * 1000).astype("int64")
     path = work / "reminders.parquet"

@@ -5,8 +5,9 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +33,6 @@ from pulsar_spark.frames import publish
 from pulsar_spark.protocol.redelivery.letters import retry_letter_topic
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
-from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.topics.topics import prepare_root
 
 PARTITIONS = 4
@@ -49,7 +49,7 @@ _LARGEST_BATCH = 1_000
 class _Place(NamedTuple):
     """Where the demo works: root, service URL, topics of this run, and a folder for notes and logs."""
 
-    root: AnyPath
+    root: str
     service_url: str
     topics: dict[str, int]
     work: Path
@@ -73,7 +73,7 @@ def run_demo(
     work = Path(tempfile.mkdtemp(prefix="pulsar_spark_demo_"))
     accounts: list[Account] = []
 
-    def clean_up(kind: type[BaseException] | None, *_) -> None:
+    def clean_up(kind: type[BaseException] | None, *_: object) -> None:
         has_failed = _has_defects(accounts) or (kind is not None and issubclass(kind, Exception))
         kept = [work / "root"] if keep and root is None else []
         _clean_up(work, [*kept, work / BROKER_LOG] if has_failed or kept else [], console)
@@ -114,7 +114,7 @@ def _prepare(root: str | os.PathLike, work: Path) -> _Place:
     namespace = f"public/demo-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}"
     names = {"flights": PARTITIONS, "departures": 0, "reminders": 0, "flight-plans": 0}
     topics = {f"persistent://{namespace}/{name}": partitions for name, partitions in names.items()}
-    place = _Place(layout.root, f"delta:{layout.root}", topics, work)
+    place = _Place(str(layout.root), f"delta:{layout.root}", topics, work)
     admin = Admin(place.service_url)
     for topic, partitions in topics.items():
         admin.create_partitioned_topic(topic, partitions) if partitions else admin.create_topic(topic)
@@ -171,12 +171,12 @@ def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -
 def _groups(place: _Place, rows: int) -> list[ConsumerGroup]:
     partitioned, plain, delayed, _ = place.topics
     batch = max(1, min(_LARGEST_BATCH, rows // _BATCHES_A_CONSUMER))
-    shared = {"service_url": place.service_url, "work": place.work, "batch": batch}
+    group = partial(ConsumerGroup, service_url=place.service_url, work=place.work, batch=batch)
     return [
-        ConsumerGroup("audit", "Exclusive", partitioned, 1, is_cumulative=True, **shared),
-        ConsumerGroup("archive", "Failover", plain, 2, is_cumulative=True, leave_at=rows // 2, **shared),
-        ConsumerGroup("workers", "Shared", partitioned, 3, is_cumulative=False, kill_at=max(1, rows // 20), **shared),
-        ConsumerGroup(
+        group("audit", "Exclusive", partitioned, 1, is_cumulative=True),
+        group("archive", "Failover", plain, 2, is_cumulative=True, leave_at=rows // 2),
+        group("workers", "Shared", partitioned, 3, is_cumulative=False, kill_at=max(1, rows // 20)),
+        group(
             "fleet",
             "KeyShared",
             partitioned,
@@ -186,14 +186,13 @@ def _groups(place: _Place, rows: int) -> list[ConsumerGroup]:
             leave_at=max(1, rows // 8),
             joiners=2,
             queue_size=max(batch, min(_LARGEST_KEYED_QUEUE, rows // 10)),
-            **shared,
         ),
-        ConsumerGroup(billing.SUBSCRIPTION, "Shared", plain, 2, is_cumulative=False, handler=bill, **shared),
-        ConsumerGroup(reminders.SUBSCRIPTION, "Shared", delayed, 2, is_cumulative=False, **shared),
+        group(billing.SUBSCRIPTION, "Shared", plain, 2, is_cumulative=False, handler=bill),
+        group(reminders.SUBSCRIPTION, "Shared", delayed, 2, is_cumulative=False),
     ]
 
 
-def _publish(spark: SparkSession, root: AnyPath, topic: str, paths: list[Path], progress: Progress) -> None:
+def _publish(spark: SparkSession, root: str, topic: str, paths: list[Path], progress: Progress) -> None:
     total = sum(pq.read_metadata(path).num_rows for path in paths)
     task = progress.add_task(f"published to {_short(topic)}", total=total)
     for path in paths:
@@ -209,17 +208,15 @@ def _consume(
         for group in groups
     }
 
-    def look_after() -> None:
+    def is_over(stats: dict[str, dict]) -> bool:
         for group in groups:
             for happened in group.watch():
                 progress.console.print(happened, highlight=False, soft_wrap=True)
-
-    topics = {group.subscription: group.topic for group in groups}
-    for stats in _watch(place, topics, broker, look_after):
         for name, task in tasks.items():
             progress.update(task, completed=stats[name]["ackedEntries"])
-        if all(_is_done(sub, rows) for sub in stats.values()) and not any(group.is_waiting for group in groups):
-            return stats
+        return all(_is_done(sub, rows) for sub in stats.values()) and not any(group.is_waiting for group in groups)
+
+    return _wait_until(is_over, place, {group.subscription: group.topic for group in groups}, broker)
 
 
 def _repair(
@@ -236,24 +233,29 @@ def _repair(
     )
     task = progress.add_task("repaired, sent back and billed", total=len(expected))
     report = billing.send_back(spark, place.root, topic)
-    for stats in _watch(place, {billing.SUBSCRIPTION: retry_letter_topic(topic, billing.SUBSCRIPTION)}, broker):
+
+    def is_over(stats: dict[str, dict]) -> bool:
         progress.update(task, completed=stats[billing.SUBSCRIPTION]["ackedEntries"])
-        if _is_done(stats[billing.SUBSCRIPTION], report.sent):
-            return Letters(expected, report.matched, report.sent, stats[billing.SUBSCRIPTION]["ackedEntries"])
+        return _is_done(stats[billing.SUBSCRIPTION], report.sent)
+
+    topics = {billing.SUBSCRIPTION: retry_letter_topic(topic, billing.SUBSCRIPTION)}
+    stats = _wait_until(is_over, place, topics, broker)
+    return Letters(expected, report.matched, report.sent, stats[billing.SUBSCRIPTION]["ackedEntries"])
 
 
-def _watch(
-    place: _Place, topics: dict[str, str], broker: BrokerProcess, look_after: Callable[[], None] = lambda: None
-) -> Iterator[dict[str, dict]]:
-    """Yield the stats of each subscription again and again; :class:`Timeout` once they stop changing."""
+def _wait_until(
+    is_over: Callable[[dict[str, dict]], bool], place: _Place, topics: dict[str, str], broker: BrokerProcess
+) -> dict[str, dict]:
+    """Read the stats of each subscription in *topics* until they are the final ones; :class:`Timeout` if they stop
+    changing before."""
     admin = Admin(place.service_url)
     last_change, before = time.monotonic(), None
     while True:
         broker.check()
-        look_after()
         of_topics = {topic: admin.stats(topic)["subscriptions"] for topic in set(topics.values())}
         stats = {name: of_topics[topic][name] for name, topic in topics.items()}
-        yield stats
+        if is_over(stats):
+            return stats
         now = {name: (sub["msgOutCounter"], sub["ackedEntries"]) for name, sub in stats.items()}
         if now != before:
             last_change, before = time.monotonic(), now

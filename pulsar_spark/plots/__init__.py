@@ -6,7 +6,7 @@ people can tell apart. Lines also differ in dashes, bars in hatches.
 """
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 from pulsar_spark.views.views import create_views, rows_of_bundles
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["backlog", "due_times", "hash_owners", "message_history", "rates", "rounds", "who_got_what"]
 
@@ -48,8 +48,8 @@ def rounds(spark: "SparkSession", root: str | os.PathLike, *, axes: Axes | None 
     reads it.
     """
     create_views(spark, root)
-    found = spark.sql("SELECT round_time AS time, broker_id FROM rounds ORDER BY round").toPandas()
-    return drawing.draw_rounds(found, axes)
+    found = spark.sql("SELECT round_time AS time, broker_id FROM rounds ORDER BY round")
+    return drawing.draw_rounds(_as_pandas(found), axes)
 
 
 def who_got_what(
@@ -91,8 +91,8 @@ def hash_owners(
         facts=facts,
         topic=_full(topic),
         subscription=subscription,
-    ).toPandas()
-    return drawing.draw_hash_owners(owned, topic, subscription, axes)
+    )
+    return drawing.draw_hash_owners(_as_pandas(owned), topic, subscription, axes)
 
 
 def due_times(
@@ -104,7 +104,7 @@ def due_times(
     """
     create_views(spark, root)
     scheduled = spark.table("scheduled").filter(F.col("topic") == _full(topic))
-    due = scheduled.select("due_time").toPandas()["due_time"]
+    due = _as_pandas(scheduled.select("due_time"))["due_time"]
     return drawing.draw_due_times(due, topic, bins, axes)
 
 
@@ -128,13 +128,14 @@ def message_history(
 def _progress(spark: "SparkSession", root: str | os.PathLike, topic: str) -> pd.DataFrame:
     """One row per round and subscription: entries published and acknowledged, messages delivered until then."""
     facts = rows_of_bundles(spark, layout_for_frames(spark, root), CURSOR_LEDGER)
-    found = spark.sql(
+    rows = spark.sql(
         """
         SELECT kind, round, round_time, partition, subscription, end_position, mark_delete_position, msg_out_counter
         FROM {facts} WHERE kind = 'round' OR kind IN ('topic', 'cursor') AND topic = {topic} ORDER BY round""",
         facts=facts,
         topic=_full(topic),
-    ).toPandas()
+    )
+    found = _as_pandas(rows)
     times = found[found["kind"] == "round"].set_index("round")["round_time"]
     of_topic, of_cursors = found[found["kind"] == "topic"], found[found["kind"] == "cursor"]
     published = _sums(of_topic, "end_position", times.index)
@@ -163,7 +164,11 @@ def _events(
     if subscription is not None:
         found = found.filter(F.col("subscription") == subscription)
     columns = ("time", "event", "subscription", "consumer_name", "first", "last")
-    return found.filter(which).select(*columns).orderBy("time").toPandas()
+    return _as_pandas(found.filter(which).select(*columns).orderBy("time"))
+
+
+def _as_pandas(frame: "DataFrame") -> pd.DataFrame:
+    return cast(pd.DataFrame, frame.toPandas())
 
 
 def _full(topic: str) -> str:

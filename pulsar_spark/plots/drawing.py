@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -28,7 +29,7 @@ def draw_backlog(progress: pd.DataFrame, topic: str, axes: Axes | None = None) -
     axes = _axes(axes)
     for number, (name, rounds) in enumerate(progress.groupby("subscription")):
         waiting = rounds["published"] - rounds["acknowledged"]
-        axes.step(rounds["time"], waiting, where="post", label=name, **_line(number))
+        axes.step(rounds["time"], waiting, where="post", label=name, **_style(number))
     return _over_time(axes, f"Backlog of {topic}", "entries")
 
 
@@ -38,7 +39,7 @@ def draw_rates(progress: pd.DataFrame, topic: str, subscription: str, axes: Axes
     of_one = progress[progress["subscription"] == subscription].set_index("time")
     for number, name in enumerate(("published", "delivered", "acknowledged")):
         per_second = of_one[name].resample("1s").last().ffill().diff().fillna(0)
-        axes.plot(per_second.index, per_second, label=name, **_line(number))
+        axes.plot(per_second.index, per_second, label=name, **_style(number))
     return _over_time(axes, f"Rates of {topic}, {subscription}", "per second")
 
 
@@ -47,7 +48,7 @@ def draw_rounds(rounds: pd.DataFrame, axes: Axes | None = None) -> Axes:
     axes = _axes(axes)
     for number, (broker, of_one) in enumerate(rounds.groupby("broker_id", sort=False)):
         per_second = of_one.set_index("time")["broker_id"].resample("1s").count()
-        axes.step(per_second.index, per_second, where="mid", label=_shortened(f"broker {broker}"), **_line(number))
+        axes.step(per_second.index, per_second, where="mid", label=_shortened(f"broker {broker}"), **_style(number))
     axes.set_ylim(bottom=0)
     return _over_time(axes, "Rounds", "rounds per second")
 
@@ -62,7 +63,7 @@ def draw_who_got_what(deliveries: pd.DataFrame, topic: str, subscription: str, a
         of_one = deliveries[deliveries["consumer_name"] == name]
         for is_again, runs in of_one.groupby("is_again"):
             bars = list(zip(runs["first"], runs["last"] - runs["first"] + 1))
-            look = {"hatch": "//", "edgecolors": "black"} if is_again else {"edgecolors": "none"}
+            look: dict[str, Any] = {"hatch": "//", "edgecolors": "black"} if is_again else {"edgecolors": "none"}
             axes.broken_barh(bars, (number - 0.4, 0.8), facecolors=COLOURS[number % len(COLOURS)], **look)
     axes.set(title=f"Who got what of {topic}, {subscription}", xlabel="position", ylabel="consumer")
     axes.set_yticks(range(len(names)), names)
@@ -121,7 +122,9 @@ def _repetitions(firsts: Iterable[int], lasts: Iterable[int]) -> list[bool]:
     >>> _repetitions([0, 10, 5, 20], [9, 19, 6, 29])
     [False, False, True, False]
     """
-    found, begins, ends = [], [], []  # those before, joined where they touch the same numbers, in order
+    found = []
+    begins: list[int] = []  # of the ranges before, joined where they touch the same numbers, in order
+    ends: list[int] = []
     for first, last in zip(firsts, lasts, strict=True):
         low, high = bisect_left(ends, first), bisect_right(begins, last)
         found.append(low < high)
@@ -139,7 +142,7 @@ def _axes(axes: Axes | None) -> Axes:
     return axes if axes is not None else plt.subplots(figsize=(9, 4), layout="constrained")[1]
 
 
-def _line(number: int) -> dict:
+def _style(number: int) -> dict:
     return {"color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number % len(DASHES)]}
 
 

@@ -33,18 +33,16 @@ def read_backlog(
     """The backlog of a cursor before position *end* at *now* (microseconds); *chunks* are those of its topic
     partition."""
     backlog = _entries(latest, key, index, end, now)
-    if chunks is None:
-        return backlog
-    return backlog._replace(entries=backlog.entries - _parts_ahead(latest, key, chunks, end))
+    parts = 0 if chunks is None else _parts_ahead(latest, key, chunks, end)
+    return backlog._replace(entries=backlog.entries - parts)
 
 
 def _parts_ahead(latest: LatestRows, key: CursorKey, chunks: ChunkGroups, end: int) -> int:
     """The number of parts of chunked messages that the cursor has yet to pass over."""
-    parts = chunks.parts(latest.cursors[key]["read_position"], end - 1)
-    firsts, lasts = as_array(parts)
+    firsts, lasts = as_array(chunks.parts(latest.cursors[key]["read_position"], end - 1))
     done = ((range_.first, range_.last) for range_ in latest.ranges(key) if range_.status == ACKNOWLEDGED)
     passed = [each for each in done if each[0] < DUE_BASE]
-    return len(firsts) and int(np.count_nonzero(~inside(expanded(firsts, lasts), passed)))
+    return int(np.count_nonzero(~inside(expanded(firsts, lasts), passed)))
 
 
 def _entries(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, now: int) -> Backlog:
@@ -65,11 +63,11 @@ def _entries(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, n
         waiting = due.delayed.count(max(now, due.promoted_until, due.since))
         return Backlog(entries + unfinished, delayed + waiting)
     left = [range_ for range_ in due.apart if range_.status != ACKNOWLEDGED]
-    entries += sum(inside(np.arange(range_.first, range_.last + 1), passed).sum() for range_ in left)
+    entries += sum(int(inside(np.arange(range_.first, range_.last + 1), passed).sum()) for range_ in left)
     for part, found in due.unfinished():
-        entries += np.count_nonzero(inside(part.positions, passed))
-        delayed += np.count_nonzero((found == WAITS) & (part.times > now))
-    return Backlog(int(entries) - _done_ahead(due, passed, cursor["read_position"], end), int(delayed))
+        entries += int(np.count_nonzero(inside(part.positions, passed)))
+        delayed += int(np.count_nonzero((found == WAITS) & (part.times > now)))
+    return Backlog(entries - _done_ahead(due, passed, cursor["read_position"], end), delayed)
 
 
 def _done_ahead(due: DueEntries, passed: list[tuple[int, int]], first: int, end: int) -> int:
@@ -77,8 +75,8 @@ def _done_ahead(due: DueEntries, passed: list[tuple[int, int]], first: int, end:
     done = 0
     for begin in range(first, end, _WINDOW):
         entries = due.delayed.by_position(begin, min(begin + _WINDOW, end) - 1)
-        done += np.count_nonzero((due.look(entries) == DONE) & ~inside(entries.positions, passed))
-    return int(done)
+        done += int(np.count_nonzero((due.look(entries) == DONE) & ~inside(entries.positions, passed)))
+    return done
 
 
 def _acknowledged(ranges: list[Range]) -> int:

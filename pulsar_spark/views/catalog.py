@@ -39,14 +39,14 @@ def register(
 ) -> dict[str, str]:
     """Register every topic and broker table of the root in *catalog*; return their locations by SQL name.
 
-    SQL views cover all bundles. Tables of further bundles have the bundle's folder as a
-    suffix. *schemas* names those of some namespaces (``{"public/default": "broker"}``); *prefix* precedes all others.
+    SQL views cover all bundles. Tables of further bundles have the bundle's folder as a suffix. *schemas* names those
+    of some namespaces (``{"public/default": "broker"}``); *prefix* precedes all others.
     :class:`InvalidConfiguration` if a name is taken by something elsewhere, or two namespaces would share a schema.
     """
     check_delta(spark)
     check_store(spark, layout.root)
     named = _schemas(layout, prefix, schemas)
-    registered = {}
+    registered: dict[str, str] = {}
     for (tenant, namespace), name in named.items():
         schema = _schema(catalog, name)
         topics = {_encoded(topic.name.local_name): topic.path for topic in list_topics(layout, tenant, namespace)}

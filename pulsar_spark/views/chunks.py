@@ -5,7 +5,6 @@ chunk than the next. Strays are chunks that came while no message of their produ
 are neither.
 """
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -14,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.chunks.chunking import REASONS, Judged, Verdict, judged, none_open
 from pulsar_spark.storage.chunks.chunk_rows import Chunks, read_chunks
@@ -24,7 +22,8 @@ from pulsar_spark.storage.entries.topic_files import trimmed_ledgers
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.topics.bundles import layout_of
-from pulsar_spark.storage.topics.topics import Topic, read_topic
+from pulsar_spark.storage.topics.topics import Topic
+from pulsar_spark.views.task_rows import topics_there
 from pulsar_spark.views.view_specs import CHUNKS
 
 _BEGUN_ANEW = "another chunk 0 began the message again"
@@ -33,7 +32,6 @@ _STRAYS = (Verdict.NO_FIRST, *_CLOSING)
 _NAMES = ("producer_name", "uuid", "num_chunks_from_msg", "total_chunk_msg_size", "publish_time")
 _BATCH = 10_000
 """Rows made at a time."""
-
 
 Runs = PartitionLedgers | ChunkRuns
 
@@ -179,12 +177,9 @@ def all_incomplete(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         layout = Layout(root)
-        for row in (row for batch in batches for row in batch.to_pylist()):
-            with contextlib.suppress(TopicNotFound):
-                topic = read_topic(layout, row["topic"])
-                if topic.topic_id == row["topic_id"]:
-                    ledgers = chunk_runs_of(layout_of(layout, topic.name), topic.topic_id, row["partition"])
-                    for rows in read_incomplete(topic, row["partition"], ledgers):
-                        yield from CHUNKS.rows(rows).to_batches()
+        for topic, row in topics_there(layout, batches):
+            ledgers = chunk_runs_of(layout_of(layout, topic.name), topic.topic_id, row["partition"])
+            for rows in read_incomplete(topic, row["partition"], ledgers):
+                yield from CHUNKS.rows(rows).to_batches()
 
     return read

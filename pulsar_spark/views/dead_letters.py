@@ -1,6 +1,7 @@
 """Count dead letters by cause, read from the tables without Spark."""
 
 from collections import Counter, defaultdict
+from datetime import datetime
 
 import pyarrow.compute as pc
 
@@ -16,7 +17,8 @@ _COLUMNS = ["properties", "publish_time", "chunk_id", "num_chunks_from_msg"]
 def count_letters(layout: Layout, topic: Topic) -> list[dict]:
     """A row for each cause, most letters first: ``cause``, ``letters``, ``sent`` (sent back by a job), ``first_time``
     and ``last_time`` of writing. A chunked letter counts once; payloads are not read."""
-    letters, times = Counter(), defaultdict(list)
+    letters: Counter[str] = Counter()
+    times: defaultdict[str, list[datetime]] = defaultdict(list)
     with reading(topic.path):
         for batch in dataset_of(topic.path).to_batches(columns=_COLUMNS):
             is_last = pc.equal(pc.add(batch["chunk_id"], 1), batch["num_chunks_from_msg"])
@@ -39,10 +41,10 @@ def count_letters(layout: Layout, topic: Topic) -> list[dict]:
     ]
 
 
-def _sent(layout: Layout, topic: Topic) -> Counter:
+def _sent(layout: Layout, topic: Topic) -> Counter[str]:
     table = Reprocessing(layout)
     if not table.exists():
         return Counter()
     is_its = (pc.field("kind") == "sent") & (pc.field("topic_id") == topic.topic_id)
     rows = read_rows(table.path, ["message_id", "cause"], is_its).to_pylist()
-    return Counter(dict((row["message_id"], row["cause"]) for row in rows).values())
+    return Counter({row["message_id"]: row["cause"] for row in rows}.values())

@@ -18,6 +18,7 @@ from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRo
 from pulsar_spark.storage.cursor_ledger.lane_ranges import PageRange, page_ranges, read_held
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.views.activity import broker_time
 
 
@@ -43,7 +44,7 @@ class DrainingHash(NamedTuple):
 
 
 def draining_hashes(
-    layout: Layout, table, latest: LatestRows, key: CursorKey, owners: Owners, changed: datetime | None
+    layout: Layout, table: AnyPath, latest: LatestRows, key: CursorKey, owners: Owners, changed: datetime | None
 ) -> list[DrainingHash]:
     """The hashes that wait on a cursor, in order. *changed*: when a consumer last came or left, by the broker's clock;
     None if unknown."""

@@ -5,15 +5,14 @@ cancellations and reschedulings without effect. Requests name topics only, so ea
 Deletions by SQL appear at the first round that may have followed them. History reaches back as far as the tables.
 """
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.protocol.acknowledgement.packing import named_positions
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.delays.delays import CANCEL, POSITIONS
@@ -22,8 +21,8 @@ from pulsar_spark.storage.entries.deletions import deletions_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledgers import NO_POSITION
 from pulsar_spark.storage.topics.bundles import layout_of
-from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.views.lane_rows import exact_rows
+from pulsar_spark.views.task_rows import topics_there
 
 EVENTS = {
     "ack": "acknowledged",
@@ -37,10 +36,7 @@ EVENTS = {
 _NOTHING = "0"
 """The reply to a cancellation or rescheduling without any entry that still waits."""
 _IS_DELIVERY = "kind = 'range' AND status = 'pending' AND delivery_round = round"
-_DELETIONS = (
-    "topic string, topic_id string, partition int, first bigint, last bigint, ack_set array<bigint>, version bigint"
-)
-_DELETIONS_SCHEMA = pa.schema(
+_DELETIONS = pa.schema(
     [
         ("topic", pa.string()),
         ("topic_id", pa.string()),
@@ -164,7 +160,7 @@ def _of_deliveries(requested: DataFrame, deliveries: DataFrame) -> DataFrame:
 def _deleted(rounds: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:
     """Deletions, each at the first round that had followed its commit."""
     topics = ledgers.filter((F.col("first_position") == NO_POSITION) & F.col("path").isNull())
-    found = topics.select("topic", "topic_id").distinct().mapInArrow(_deletions(root), _DELETIONS)
+    found = topics.select("topic", "topic_id").distinct().mapInArrow(_deletions(root), from_arrow_schema(_DELETIONS))
     followed = rounds.filter(F.col("kind") == "topic").select("topic_id", "partition", "ledger_id", "round")
     has_followed = (
         (F.col("d.topic_id") == F.col("f.topic_id"))
@@ -180,16 +176,11 @@ def _deleted(rounds: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:
 
 
 def _deletions(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         layout = Layout(root)
-        for batch in batches:
-            for topic in batch.to_pylist():
-                with contextlib.suppress(TopicNotFound):
-                    found = read_topic(layout, topic["topic"])
-                    if found.topic_id == topic["topic_id"]:
-                        rows = [topic | each._asdict() for each in deletions_of(layout_of(layout, found.name), found)]
-                        yield pa.RecordBatch.from_pylist(rows, _DELETIONS_SCHEMA)
+        for topic, row in topics_there(layout, batches):
+            rows = [row | each._asdict() for each in deletions_of(layout_of(layout, topic.name), topic)]
+            yield pa.RecordBatch.from_pylist(rows, _DELETIONS)
 
     return read
 

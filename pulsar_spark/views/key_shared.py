@@ -14,10 +14,12 @@ from functools import cached_property
 from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.protocol.keys.hash_ranges import Owners
 from pulsar_spark.protocol.keys.kept_owners import kept_member, kept_selector
-from pulsar_spark.protocol.keys.key_shared import kept_rules
+from pulsar_spark.protocol.keys.key_shared import KeySharedRules, kept_rules
+from pulsar_spark.protocol.keys.selectors import Selector
 from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.views.draining import DrainingHash, draining_hashes
 
@@ -27,19 +29,22 @@ _LISTS = ("drainingHashes", "waitingHashes")
 
 
 class KeyShared:
-    """A Key_Shared cursor with consumers in the latest rows: its rules, owners, and waiting hashes. *table* is the
-    topic's."""
+    """A Key_Shared cursor in the latest rows: its rules, its *consumers* in order of joining, what each owns by the
+    *selector*, and the hashes that wait. *table* is the topic's."""
 
-    def __init__(self, layout: Layout, table, latest: LatestRows, key: CursorKey):
+    def __init__(
+        self,
+        layout: Layout,
+        table: AnyPath,
+        latest: LatestRows,
+        key: CursorKey,
+        rules: KeySharedRules,
+        consumers: list[dict],
+        selector: Selector,
+    ):
         self._layout, self._table, self._latest, self._key = layout, table, latest, key
-        self._cursor = latest.cursors[key]
-        self.consumers = sorted(latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
-        self.names = {row["consumer_id"]: row["consumer_name"] for row in self.consumers}
-        properties = dict(self._cursor["properties"] or [])
-        self.rules = kept_rules(
-            self._cursor["key_shared_mode"], self._cursor["allow_out_of_order_delivery"], properties
-        )
-        selector = kept_selector(self.rules, [kept_member(row) for row in self.consumers])
+        self.rules, self.consumers = rules, consumers
+        self.names = {row["consumer_id"]: row["consumer_name"] for row in consumers}
         self.owned, self.axis = selector.owned(), selector.axis
 
     @cached_property
@@ -47,14 +52,20 @@ class KeyShared:
         """The hashes that wait; none if order is not guarded, or by the rule of recently joined consumers."""
         if self.rules.allows_out_of_order or self.rules.is_classic:
             return []
-        owners, changed = Owners(self.owned, self.axis), self._cursor["round_time"]
+        owners, changed = Owners(self.owned, self.axis), self._latest.cursors[self._key]["round_time"]
         return draining_hashes(self._layout, self._table, self._latest, self._key, owners, changed)
 
 
-def read_key_shared(layout: Layout, table, latest: LatestRows, key: CursorKey) -> KeyShared | None:
+def read_key_shared(layout: Layout, table: AnyPath, latest: LatestRows, key: CursorKey) -> KeyShared | None:
     """The Key_Shared cursor; None for another type or without consumers."""
-    is_key_shared = latest.cursors[key]["subscription_type"] == KEY_SHARED and latest.consumers[key]
-    return KeyShared(layout, table, latest, key) if is_key_shared else None
+    cursor = latest.cursors[key]
+    if cursor["subscription_type"] != KEY_SHARED:
+        return None
+    consumers = sorted(latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
+    properties = dict(cursor["properties"] or [])
+    rules = kept_rules(cursor["key_shared_mode"], cursor["allow_out_of_order_delivery"], properties)
+    selector = kept_selector(rules, [kept_member(row) for row in consumers])
+    return None if selector is None else KeyShared(layout, table, latest, key, rules, consumers, selector)
 
 
 def subscription_stats(found: KeyShared) -> dict:

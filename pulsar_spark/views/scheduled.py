@@ -4,14 +4,12 @@ An entry that a subscription moved is listed at its new time for it. Exclusive a
 wait for nothing (2.6). Entries come in parts of limited size.
 """
 
-import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY, Range
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.delays.delays import DUE_BASE
@@ -25,7 +23,8 @@ from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.bundles import layout_of, layouts_of
-from pulsar_spark.storage.topics.topics import Topic, read_topic
+from pulsar_spark.storage.topics.topics import Topic
+from pulsar_spark.views.task_rows import topics_there
 from pulsar_spark.views.view_specs import SCHEDULED
 
 
@@ -68,6 +67,7 @@ def read_scheduled(
     delayed = Delayed(index, topic, partition)
     waiters = [_Waiter(latest, key, index, topic) for key in _waiting_keys(latest, topic, partition, subscription)]
     moved = sorted(each for waiter in waiters for each in waiter.moved(window) if _is_in(each[1], positions))
+    parts: Iterable[Due]
     if positions is None:
         parts = delayed.between(*window)
     else:
@@ -79,7 +79,8 @@ def read_scheduled(
         at = int(np.searchsorted([due for due, *_ in moved], part.times[-1], "right")) if len(part) else 0
         here, moved = moved[:at], moved[at:]
         yield from _found(partition, names, part.positions, part.times, waits, here)
-    yield from _found(partition, names, *np.empty((2, 0), np.int64), {}, moved)
+    nothing = np.empty(0, np.int64)
+    yield from _found(partition, names, nothing, nothing, {}, moved)
 
 
 def _is_in(position: int, positions: Collection[int] | None) -> bool:
@@ -177,13 +178,10 @@ def all_scheduled(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa
         layout, window = Layout(root), Window(now_micros())
         states = {bundle.bundle: read_latest(bundle) for bundle in layouts_of(layout)}
         every = LedgerIndex(layout)
-        for row in (row for batch in batches for row in batch.to_pylist()):
-            with contextlib.suppress(TopicNotFound):
-                topic = read_topic(layout, row["topic"])
-                if topic.topic_id == row["topic_id"]:
-                    latest, index = states[layout_of(layout, topic.name).bundle], every.of(topic)
-                    for found in read_scheduled(latest, index, topic, row["partition"], window):
-                        yield _rows_of(index, topic, found)
+        for topic, row in topics_there(layout, batches):
+            latest, index = states[layout_of(layout, topic.name).bundle], every.of(topic)
+            for found in read_scheduled(latest, index, topic, row["partition"], window):
+                yield _rows_of(index, topic, found)
 
     return read
 

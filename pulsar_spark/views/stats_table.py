@@ -81,67 +81,64 @@ STATS = TableSpec(
 )
 
 
-def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
+_OF_TOPIC = {
+    "messages": "msgInCounter",
+    "bytes": "storageSize",
+    "rate_in": "msgRateIn",
+    "error": "error",
+    "error_kind": "errorKind",
+    "foreign": "foreignMessages",
+    "deleted": "deletedMessages",
+    "lost": "lostMessages",
+}
+_OF_EACH = {
+    "unacked": "unackedMessages",
+    "oldest_unacked_seconds": "oldestUnackedSeconds",
+    "delivered": "msgOutCounter",
+    "redelivered": "msgRedeliverCounter",
+    "rate_out": "msgRateOut",
+    "rate_redeliver": "msgRateRedeliver",
+    "draining_hashes": "drainingHashesCount",
+    "draining_unacked": "drainingHashesUnackedMessages",
+}
+_OF_SUBSCRIPTION = _OF_EACH | {
+    "backlog": "msgBacklog",
+    "delayed": "msgDelayed",
+    "dead": "deadLetters",
+    "waiting_letters": "waitingLetters",
+    "letterless": "letterlessMessages",
+    "is_blocked": "blockedSubscriptionOnUnackedMsgs",
+    "error": "error",
+    "error_kind": "errorKind",
+}
+_OF_CONSUMER = _OF_EACH | {
+    "consumer_name": "consumerName",
+    "consumer_id": "consumerId",
+    "permits": "availablePermits",
+    "is_blocked": "blockedConsumerOnUnackedMsgs",
+}
+"""The name in ``stats`` of each column's value."""
+
+
+def stats_rows(observed: Observation, topics: list[Topic]) -> Iterator[dict]:
     """The rows of :data:`STATS` for *topics*, by partition, subscription and consumer."""
-    rows = []
     for topic in topics:
         for partition, stored in observed.stored(topic).items():
             found = partition_stats(observed, topic, partition, stored)
             place = {"topic": str(topic.name), "partition": partition}
-            rows.append(
-                {
-                    **place,
-                    "messages": found["msgInCounter"],
-                    "bytes": found["storageSize"],
-                    "rate_in": found["msgRateIn"],
-                    "error": found.get("error"),
-                    "error_kind": found.get("errorKind"),
-                    "foreign": found.get("foreignMessages", 0),
-                    "deleted": found.get("deletedMessages", 0),
-                    "lost": found.get("lostMessages", 0),
-                }
-            )
-            for name, sub in found["subscriptions"].items():
-                rows += _subscription_rows(place | {"subscription": name}, sub)
-    return rows
+            yield place | {"foreign": 0, "deleted": 0, "lost": 0} | _named(found, _OF_TOPIC)
+            for name, subscription in found["subscriptions"].items():
+                yield from _subscription_rows(place | {"subscription": name}, subscription)
 
 
-def _subscription_rows(place: dict, sub: dict) -> Iterator[dict]:
-    mode = sub.get("keySharedMode")
-    of_type = {"subscription_type": sub["type"] if mode is None else KEY_SHARED, "key_shared_mode": mode}
-    yield {
-        **place,
-        **_common(sub),
-        **of_type,
-        "backlog": sub["msgBacklog"],
-        "delayed": sub["msgDelayed"],
-        "dead": sub["deadLetters"],
-        "waiting_letters": sub["waitingLetters"],
-        "letterless": sub["letterlessMessages"],
-        "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"],
-        "error": sub.get("error"),
-        "error_kind": sub.get("errorKind"),
-    }
-    for consumer in sub["consumers"]:
-        yield {
-            **place,
-            **_common(consumer),
-            **of_type,
-            "consumer_name": consumer["consumerName"],
-            "consumer_id": consumer["consumerId"],
-            "permits": consumer["availablePermits"],
-            "is_blocked": consumer["blockedConsumerOnUnackedMsgs"],
-        }
+def _subscription_rows(place: dict, subscription: dict) -> Iterator[dict]:
+    mode = subscription.get("keySharedMode")
+    kind = subscription["type"] if mode is None else KEY_SHARED
+    place = place | {"subscription_type": kind, "key_shared_mode": mode}
+    yield place | _named(subscription, _OF_SUBSCRIPTION)
+    for consumer in subscription["consumers"]:
+        yield place | _named(consumer, _OF_CONSUMER)
 
 
-def _common(stats: dict) -> dict:
-    return {
-        "unacked": stats["unackedMessages"],
-        "oldest_unacked_seconds": stats["oldestUnackedSeconds"],
-        "delivered": stats["msgOutCounter"],
-        "redelivered": stats["msgRedeliverCounter"],
-        "rate_out": stats["msgRateOut"],
-        "rate_redeliver": stats["msgRateRedeliver"],
-        "draining_hashes": stats.get("drainingHashesCount"),
-        "draining_unacked": stats.get("drainingHashesUnackedMessages"),
-    }
+def _named(stats: dict, names: dict[str, str]) -> dict:
+    return {column: stats[name] for column, name in names.items() if name in stats}

@@ -30,10 +30,10 @@ def meaning_for(kind: str, meaning: str) -> str:
     """
     general, *labelled = _LABELS.split(meaning)
     parts = [general] if general else []
-    for label, said in zip(labelled[::2], labelled[1::2], strict=True):
+    for label, part in zip(labelled[::2], labelled[1::2], strict=True):
         its = [name for name in label.split(", ") if name in _KINDS_OF.get(kind, {kind})]
         if its:
-            parts.append(said if kind in its else f"{', '.join(its)}: {said}")
+            parts.append(part if kind in its else f"{', '.join(its)}: {part}")
     return "; ".join(parts)
 
 
@@ -291,3 +291,6 @@ HISTORY = TableSpec(
         )
     ),
 )
+
+ALL_VIEWS: tuple[ViewSpec | TableSpec, ...] = (*VIEWS, HASH_OWNERS, DRAINING_HASHES, SCHEDULED, CHUNKS, HISTORY)
+"""Every view of a root, in the order of the reference."""

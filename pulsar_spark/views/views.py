@@ -29,7 +29,7 @@ from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, 
 from pulsar_spark.views.lane_rows import with_positions
 from pulsar_spark.views.latest import VIEW_TEXTS, cursors, is_of_bundle, latest, of_cursors_there, view_text
 from pulsar_spark.views.scheduled import all_scheduled
-from pulsar_spark.views.view_specs import CHUNKS, DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS
+from pulsar_spark.views.view_specs import ALL_VIEWS, CHUNKS, DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS
 
 
 def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
@@ -48,10 +48,10 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
         found = partitions.mapInArrow(rows_of_topic(str(layout.root)), from_arrow_schema(spec.schema))
         found.createOrReplaceTempView(spec.name)
     # For each bundle separately: after a split, round numbers of bundles are independent.
-    tables = (rows_by_bundle(spark, layout, spec) for spec in (CURSOR_LEDGER, REQUESTS, LEDGERS))
-    events = (all_events(*of_one, str(layout.root)) for of_one in zip(*tables, strict=True))
+    rounds, requests, ledgers = (rows_by_bundle(spark, layout, spec) for spec in (CURSOR_LEDGER, REQUESTS, LEDGERS))
+    events = (all_events(*of_one, str(layout.root)) for of_one in zip(rounds, requests, ledgers, strict=True))
     together(events).select(*(column.name for column in HISTORY.columns)).createOrReplaceTempView(HISTORY.name)
-    return [view.name for view in (*VIEWS, HASH_OWNERS, DRAINING_HASHES, SCHEDULED, CHUNKS, HISTORY)]
+    return [view.name for view in ALL_VIEWS]
 
 
 def rows_of_bundles(spark: SparkSession, layout: Layout, spec: TableSpec) -> DataFrame:

@@ -115,7 +115,7 @@ def test_the_sum_of_partitions_has_the_oldest_age_and_one_dead_letter_topic(layo
 
 
 def test_rows_have_a_place_and_only_what_is_theirs(layout, clock, topic):
-    rows = stats_rows(Observation(layout, clock()), [topic])
+    rows = list(stats_rows(Observation(layout, clock()), [topic]))
     places = [
         (
             row.get("subscription"),

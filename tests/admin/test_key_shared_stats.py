@@ -253,7 +253,7 @@ def test_partitions_are_summed_and_ranges_said_where_they_agree(layout, double):
 def test_rows_have_the_counts_and_other_types_none(layout, double):
     topic = flights(layout)
     commit(double, topic, SPLIT, [pending(0, 7, A)], at=0)
-    rows = STATS.rows(stats_rows(Observation(layout), [topic])).to_pylist()
+    rows = STATS.rows(list(stats_rows(Observation(layout), [topic]))).to_pylist()
     assert [(row["key_shared_mode"], row["draining_hashes"], row["draining_unacked"]) for row in rows] == [
         (None, None, None),
         ("AUTO_SPLIT", 3, 5),
