@@ -13,7 +13,8 @@ Only the commit holds the table's lock (see storage.delta.staging), so a large p
 import os
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +26,7 @@ from pyspark.sql.streaming import DataStreamWriter
 from pulsar_spark.client.model.enums import Compression, ProducerCryptoAction
 from pulsar_spark.client.schema.schemas import TopicSchemas
 from pulsar_spark.client.sending.send_arguments import deliver_at_ms
-from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, TopicNotFound, named
+from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.frames.given_frames import check_frame
 from pulsar_spark.frames.publishing.chunking import BY_POLICY, Chunking, check_chunking, count_messages
 from pulsar_spark.frames.publishing.deduplication import append_new
@@ -171,21 +172,16 @@ def publish(
     rows, by_tasks = writing.rows(*encoding.encoded(messages, set(columns)), publish_id, now)
     is_named = deduplicate and columns.keys() >= set(NAMED_BY)
     since = quota.deduplication_since() if is_named else None
-    try:
-        partition_by = ("partition",) if found.partitions else ()
-        with staged(rows, found.path, partition_by, writing.options, by_tasks=by_tasks) as files:
-            if since is not None:
-                done = append_new(found, files, since, quota.inactivity_ms(), transaction)
-                return Published(publish_id, *done)
-            counted = count_messages(files)
-            ledger_id = AppendTable(found.path).append_staged(files, *(transaction or ()))
-            return Published(publish_id, ledger_id, 0 if ledger_id is None else counted)
-    except PySparkException as failed:
-        if error := _refused(failed):
-            raise error from failed
-        raise
-    except FileNotFoundError as gone:
-        raise _what_is_gone(layout, found, gone) from gone
+    partition_by = ("partition",) if found.partitions else ()
+    with (
+        _named_errors(layout, found),
+        staged(rows, found.path, partition_by, writing.options, by_tasks=by_tasks) as files,
+    ):
+        if since is not None:
+            return Published(publish_id, *append_new(found, files, since, quota.inactivity_ms(), transaction))
+        count = count_messages(files)
+        ledger_id = AppendTable(found.path).append_staged(files, *(transaction or ()))
+        return Published(publish_id, ledger_id, 0 if ledger_id is None else count)
 
 
 def _transaction(app_id: str | None, app_version: int | None) -> tuple[str, int] | None:
@@ -208,18 +204,27 @@ def _with_constants(
     return columns | added
 
 
-def _what_is_gone(layout: Layout, topic: Topic, gone: FileNotFoundError) -> InvalidRequest:
-    """The error for a missing file."""
+@contextmanager
+def _named_errors(layout: Layout, topic: Topic) -> Iterator[None]:
+    """Raise the error that a task raised on purpose, and say what is gone where a file is missing."""
     try:
-        is_there = read_topic(layout, topic.name).topic_id == topic.topic_id
-    except TopicNotFound:
-        is_there = False
-    if not is_there:
-        return TopicNotFound(f"topic {str(topic.name)!r} was deleted meanwhile: nothing was published")
-    return InvalidConfiguration(
-        f"topic {str(topic.name)!r}: the driver cannot see a file that a task wrote ({gone}); nothing was "
-        "published: use a root that all machines see under the same path"
-    )
+        yield
+    except PySparkException as failed:
+        found = re.search(re.escape(REFUSED) + r"(\w+): ([^\n]*?)(?: SQLSTATE: \w+)?(?:\n|$)", str(failed))
+        if found is None:
+            raise
+        raise named(found[1])(found[2]) from failed
+    except FileNotFoundError as gone:
+        try:
+            is_there = read_topic(layout, topic.name).topic_id == topic.topic_id
+        except TopicNotFound:
+            is_there = False
+        if not is_there:
+            raise TopicNotFound(f"topic {str(topic.name)!r} was deleted meanwhile: nothing was published") from gone
+        raise InvalidConfiguration(
+            f"topic {str(topic.name)!r}: the driver cannot see a file that a task wrote ({gone}); nothing was "
+            "published: use a root that all machines see under the same path"
+        ) from gone
 
 
 def _milliseconds(time: datetime | int | None) -> int | None:
@@ -266,9 +271,3 @@ def publish_stream(
         publish(batch, root, topic, app_id=query, app_version=batch_id, **options)
 
     return frame.writeStream.foreachBatch(publish_batch)
-
-
-def _refused(failed: PySparkException) -> Exception | None:
-    """The error that a task raised on purpose, or None."""
-    found = re.search(re.escape(REFUSED) + r"(\w+): ([^\n]*?)(?: SQLSTATE: \w+)?(?:\n|$)", str(failed))
-    return named(found[1])(found[2]) if found else None
