@@ -1,8 +1,8 @@
 """Pictures of a root's state, for notebooks: backlog, rates, rounds, deliveries, hash owners, due times, one message.
 
 Each function reads a few rows of the broker's tables with Spark, draws on *axes* (by default on a new figure) and
-returns the axes. Install with ``pip install 'pulsar_spark[plots]'``. Colours are those of Okabe and Ito, which all
-people can tell apart. Lines also differ in dashes, bars in hatches.
+returns the axes. Install with ``pip install 'pulsar_spark[plots]'``. Everybody can tell the colours apart; lines also
+differ in dashes, bars in hatches.
 """
 
 import os

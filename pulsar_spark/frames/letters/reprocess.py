@@ -1,18 +1,17 @@
 """Send dead letters back: a job selects letters once and publishes each at most once, wherever it is interrupted.
 
-Letters stay in their topic, unacknowledged. The table ``reprocessing`` records what was sent (``sent_by`` in
-``dead_letters``, ``sent_letters``). A message that dies again is a new letter with a higher DEAD_LETTER_REPLAYS. The
-writes of a job, in order:
+Letters stay in their topic, unacknowledged; one that dies again is a new letter with a higher DEAD_LETTER_REPLAYS. A
+job writes, in order:
 
-1. *The job row with all its claims, one commit, transaction (job, 1).* It fixes letters, order, chunks and table
-   version. A later run of the job selects nothing again.
-2. *One publish commit per destination and chunk, transaction (job and destination, chunk).* Delta refuses a repeated
-   transaction, even from a second process or after a changed *fix*.
-3. *The chunk row with the letters sent, same transaction.* It is read from the files of commit 2, whose sequence ids
-   number the claims. After a crash between 2 and 3 both are repeated, and 2 does nothing.
+1. *The job's row with its claims*, one commit, transaction (job, 1). It fixes letters, order, chunks and table version.
+2. *A publish commit for each destination and chunk*, transaction (job and destination, chunk). Delta refuses to repeat
+   it, even from a second process or after a changed *fix*.
+3. *The chunk's row with the letters sent*, same transaction. They are read from the files of commit 2, whose sequence
+   ids number the claims.
 
-If *fix* drops every letter of a chunk, only 3 may exist; after an interruption *fix* is called again. While one job
-selects, others wait, so no two select the same letter.
+A later run selects nothing again. After a crash between 2 and 3 both are repeated, and 2 does nothing. If *fix* drops
+every letter of a chunk, only 3 is written; after an interruption *fix* is called again. While one job selects, others
+wait, so no two select the same letter.
 """
 
 import os

@@ -1,9 +1,8 @@
 """Turn message columns into rows of the messages table: partition, entry id, order.
 
-An entry id is the write task << 33 plus a number dense within task and partition. So the ids of a partition in a file
-are one run, and no counting pass is needed. A topic without partitions is appended unsorted. With few partitions tasks
-write one file for each (see storage.delta.task_files); with many, or with *sort_by_key*, rows are sorted first.
-*sort_by_key* keeps the order of each key, but not of the partition.
+An entry id is the write task << 33 plus a number dense within task and partition, so the ids of a partition in a file
+are one run. With few partitions tasks write one file for each (see storage.delta.task_files); with many, or with
+*sort_by_key*, rows are sorted first. *sort_by_key* keeps the order of each key, but not of the partition.
 
 Murmur3 routing computes the sticky-key hash anyway, so it is stored; with other schemes readers compute it.
 """

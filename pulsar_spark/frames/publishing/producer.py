@@ -6,8 +6,6 @@ checkpoint stores, and the batch id. A crash before the commit leaves only files
 **Backlog quota** (3.30), checked before anything is written: :class:`ProducerBlockedQuotaExceededException` if the
 policy refuses producers, :class:`ProducerBlockedQuotaExceededError` after they waited for the send timeout. A committed
 transaction is not checked again.
-
-Only the commit holds the table's lock (see storage.delta.staging), so a large publish does not delay clients.
 """
 
 import os

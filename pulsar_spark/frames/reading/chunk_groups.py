@@ -1,8 +1,7 @@
 """Find which chunks of a topic make up messages: group their rows, without payloads, by uuid in Spark.
 
-The ends of each message are known, so only rows between are read, and a group counts only if it begins and ends there.
-So a message with a deleted or lost chunk is not found. The driver reads the rows into a local frame, a limited number
-at a time, and evaluates the groups.
+The ends of each message are known, and a group counts only if it begins and ends there. So a message with a deleted or
+lost chunk is not found. The driver reads the rows between the ends, a limited number at a time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,11 +1,9 @@
 """Join the payloads of chunked messages in Python workers, where the rows of their last chunks are read.
 
-The chunks of each message (see chunk_groups) and the row of its last one (see last_chunks) are known before. So
+The chunks of each message (see chunk_groups) and the row of its last one (see last_chunks) are known before, so
 payloads are not shuffled, and are read only if needed. A message that cannot be joined, for instance because a chunk
-was deleted meanwhile, is an error of its own; chunks that OPTIMIZE moved are found.
-
-Copies dominate the cost. So a worker decodes into one reused buffer and returns text, which Spark reads without a copy,
-in two halves that fit Spark's row buffer. A filter on the payload makes Spark read it twice.
+was deleted meanwhile, is an error of its own; chunks that OPTIMIZE moved are found. A filter on the payload makes Spark
+read it twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

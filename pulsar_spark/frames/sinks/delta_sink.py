@@ -1,15 +1,15 @@
 """Write a subscription into a Delta table exactly once, through crashes and takeovers.
 
 Each life of a consumer (see ``membership``) writes its deliveries in order of rounds, one commit each, as Delta
-transaction (sink, consumer id) at version *round*. This is exactly once because:
+transaction (sink, consumer id) at version *round*. Only written entries are acknowledged, and one id at most writes
+each entry:
 
 1. *A consumer id has no gaps.* An error ends the consumer, and lost deliveries end its id. So an id has written all its
    deliveries up to its transaction's version. Rounds that waited are written together, at the last one's version.
-2. *A takeover fences the previous consumer.* The rounds' history shows whether entries were delivered to another id
-   before. If so, that id's transaction is raised to :data:`FENCED`, in a commit that records the version before. Delta
-   refuses its later writes; entries that it had written are left out.
+2. *A takeover fences the previous consumer.* If the rounds show that entries were delivered to another id before, that
+   id's transaction is raised to :data:`FENCED`, in a commit that records the version before. Delta refuses its later
+   writes; entries that it had written are left out.
 
-So one id at most writes each entry, and only written entries are acknowledged. A fenced consumer that wakes up stops.
 This holds for all subscription types and several consumers with one sink. A seek back writes messages again.
 """
 

@@ -1,8 +1,8 @@
 """The Arrow and Spark types of Avro definitions, as ``from_avro`` has them.
 
 A union of null and one type has that type; int and long become a bigint, float and double a double. Other unions are a
-struct of ``member0``, ``member1``..., one of them not null. Recursive records have no column type. ``time-millis`` is
-an int; uuids and enumeration symbols are texts. In JSON, bytes are texts.
+struct of ``member0``, ``member1``..., one of them not null. ``time-millis`` is an int; uuids and enumeration symbols
+are texts. In JSON, bytes are texts.
 """
 
 import json
