@@ -49,7 +49,8 @@ from pulsar_spark.storage.topics.topics import (
     read_topic,
     resolve_topic,
 )
-from pulsar_spark.views.stats import Observation, partition_stats, read_stored, sum_stats
+from pulsar_spark.views.stats import Observation, partition_stats, read_stored
+from pulsar_spark.views.stats_sums import sum_stats
 
 
 class Admin(

@@ -36,36 +36,14 @@ from pulsar_spark.storage.topics.producers import Connected, connected
 from pulsar_spark.storage.topics.topics import Topic, read_topic
 from pulsar_spark.views.activity import Activity, per_second, rate_in, read_activity, round_time
 from pulsar_spark.views.backlog import read_backlog
-from pulsar_spark.views.key_shared import add_key_shared, consumer_stats, read_key_shared, subscription_stats
+from pulsar_spark.views.key_shared import consumer_stats, read_key_shared, subscription_stats
 
 STOPPED, SET_ASIDE = "stopped", "set_aside"
-_ERROR_FIELDS = ("error", "errorKind")
-_HARM = (*_ERROR_FIELDS, "foreignMessages", "deletedMessages", "lostMessages")
+ERROR_FIELDS = ("error", "errorKind")
+HARM_FIELDS = ("foreignMessages", "deletedMessages", "lostMessages")
 _TYPE_NAMES = {KEY_SHARED: "Key_Shared"}
 """Types of subscription that Pulsar's stats spell differently from Python clients."""
-_SUMMED_OF_TOPIC = ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")
-_SUMMED = (
-    "msgBacklog",
-    "msgBacklogNoDelayed",
-    "unackedMessages",
-    "msgOutCounter",
-    "msgRedeliverCounter",
-    "ackedEntries",
-    "msgDelayed",
-    "msgRateOut",
-    "msgRateRedeliver",
-    "waitingLetters",
-    "letterlessMessages",
-)
-_DELETED_RANGES = "nonContiguousDeletedMessagesRanges"
-_SUMMED_OF_CONSUMER = (
-    "availablePermits",
-    "unackedMessages",
-    "msgOutCounter",
-    "msgRedeliverCounter",
-    "msgRateOut",
-    "msgRateRedeliver",
-)
+DELETED_RANGES = "nonContiguousDeletedMessagesRanges"
 
 
 class Stored(NamedTuple):
@@ -196,62 +174,10 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
 
 def _harm(stored: Stored) -> dict:
     kind = STOPPED if stored.error else None
-    found = zip(_HARM, (stored.error, kind, stored.foreign, stored.deleted, stored.lost), strict=True)
+    found = zip(
+        (*ERROR_FIELDS, *HARM_FIELDS), (stored.error, kind, stored.foreign, stored.deleted, stored.lost), strict=True
+    )
     return {name: value for name, value in found if value}
-
-
-def sum_stats(partitions: dict[int, dict]) -> dict:
-    """Stats of a partitioned topic: counters are summed over partitions; each consumer appears once."""
-    total = {name: sum(stats[name] for stats in partitions.values()) for name in _SUMMED_OF_TOPIC}
-    with_error = next((stats for stats in partitions.values() if "error" in stats), {})
-    total |= {name: with_error.get(name) for name in _ERROR_FIELDS}
-    total |= {name: sum(stats.get(name, 0) for stats in partitions.values()) for name in _HARM[len(_ERROR_FIELDS) :]}
-    total = {name: value for name, value in total.items() if value or name not in _HARM}
-    publishers = {each["producerName"]: each for stats in partitions.values() for each in stats["publishers"]}
-    subscriptions: dict[str, dict] = {}
-    for stats in partitions.values():
-        for name, subscription in stats["subscriptions"].items():
-            if name not in subscriptions:
-                subscriptions[name] = {
-                    "type": subscription["type"],
-                    **dict.fromkeys((*_SUMMED, _DELETED_RANGES), 0),
-                    "oldestUnackedSeconds": None,
-                    "deadLetters": 0,
-                    "blockedSubscriptionOnUnackedMsgs": False,
-                    "consumers": {},
-                }
-            _add_subscription(subscriptions[name], subscription)
-    for subscription in subscriptions.values():
-        subscription["consumers"] = list(subscription["consumers"].values())
-    total["publishers"] = [publishers[name] for name in sorted(publishers)]
-    return {**total, "subscriptions": dict(sorted(subscriptions.items()))}
-
-
-def _add_subscription(total: dict, subscription: dict) -> None:
-    if "error" in subscription:
-        total |= {name: subscription[name] for name in _ERROR_FIELDS}
-    total["type"] = total["type"] or subscription["type"]
-    total["blockedSubscriptionOnUnackedMsgs"] |= subscription["blockedSubscriptionOnUnackedMsgs"]
-    total["oldestUnackedSeconds"] = _oldest(total, subscription)
-    total["deadLetters"] = max(total["deadLetters"], subscription["deadLetters"])
-    for counter in _SUMMED:
-        total[counter] += subscription[counter]
-    found = total[_DELETED_RANGES], subscription[_DELETED_RANGES]
-    total[_DELETED_RANGES] = None if None in found else sum(found)
-    add_key_shared(total, subscription)
-    for consumer in subscription["consumers"]:
-        known = total["consumers"].get(consumer["consumerId"])
-        if known is None:
-            total["consumers"][consumer["consumerId"]] = dict(consumer)
-        else:
-            known.update({counter: known[counter] + consumer[counter] for counter in _SUMMED_OF_CONSUMER})
-            add_key_shared(known, consumer)
-            known["oldestUnackedSeconds"] = _oldest(known, consumer)
-            known["blockedConsumerOnUnackedMsgs"] |= consumer["blockedConsumerOnUnackedMsgs"]
-
-
-def _oldest(*stats: dict) -> float | None:
-    return max((one["oldestUnackedSeconds"] for one in stats if one["oldestUnackedSeconds"] is not None), default=None)
 
 
 def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end_position: int) -> dict:
@@ -274,7 +200,7 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
         "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
         "markDeletePosition": cursor["mark_delete_position"],
         "readPosition": cursor["read_position"],
-        _DELETED_RANGES: count_deleted_ranges(observed.latest, key, observed.ledgers, topic.path),
+        DELETED_RANGES: count_deleted_ranges(observed.latest, key, observed.ledgers, topic.path),
         "deadLetters": observed.dead_letters(cursor),
         "waitingLetters": observed.waiting_letters(key),
         "letterlessMessages": observed.letterless(key),

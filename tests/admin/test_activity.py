@@ -11,7 +11,8 @@ from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
-from pulsar_spark.views.stats import Observation, partition_stats, read_stored, sum_stats
+from pulsar_spark.views.stats import Observation, partition_stats, read_stored
+from pulsar_spark.views.stats_sums import sum_stats
 from pulsar_spark.views.stats_table import STATS, stats_rows
 from tests.admin.broker_double import BrokerDouble
 

@@ -1,0 +1,81 @@
+"""Stats of a partitioned topic: those of its partitions, added up."""
+
+from pulsar_spark.views.key_shared import add_key_shared
+from pulsar_spark.views.stats import DELETED_RANGES, ERROR_FIELDS, HARM_FIELDS
+
+_SUMMED_OF_TOPIC = ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")
+_SUMMED = (
+    "msgBacklog",
+    "msgBacklogNoDelayed",
+    "unackedMessages",
+    "msgOutCounter",
+    "msgRedeliverCounter",
+    "ackedEntries",
+    "msgDelayed",
+    "msgRateOut",
+    "msgRateRedeliver",
+    "waitingLetters",
+    "letterlessMessages",
+)
+_SUMMED_OF_CONSUMER = (
+    "availablePermits",
+    "unackedMessages",
+    "msgOutCounter",
+    "msgRedeliverCounter",
+    "msgRateOut",
+    "msgRateRedeliver",
+)
+
+
+def sum_stats(partitions: dict[int, dict]) -> dict:
+    """Stats of a partitioned topic: counters are summed over partitions; each consumer appears once."""
+    total = {name: sum(stats[name] for stats in partitions.values()) for name in _SUMMED_OF_TOPIC}
+    with_error = next((stats for stats in partitions.values() if "error" in stats), {})
+    total |= {name: with_error.get(name) for name in ERROR_FIELDS}
+    total |= {name: sum(stats.get(name, 0) for stats in partitions.values()) for name in HARM_FIELDS}
+    total = {name: value for name, value in total.items() if value or name not in (*ERROR_FIELDS, *HARM_FIELDS)}
+    publishers = {each["producerName"]: each for stats in partitions.values() for each in stats["publishers"]}
+    subscriptions: dict[str, dict] = {}
+    for stats in partitions.values():
+        for name, subscription in stats["subscriptions"].items():
+            if name not in subscriptions:
+                subscriptions[name] = {
+                    "type": subscription["type"],
+                    **dict.fromkeys((*_SUMMED, DELETED_RANGES), 0),
+                    "oldestUnackedSeconds": None,
+                    "deadLetters": 0,
+                    "blockedSubscriptionOnUnackedMsgs": False,
+                    "consumers": {},
+                }
+            _add_subscription(subscriptions[name], subscription)
+    for subscription in subscriptions.values():
+        subscription["consumers"] = list(subscription["consumers"].values())
+    total["publishers"] = [publishers[name] for name in sorted(publishers)]
+    return {**total, "subscriptions": dict(sorted(subscriptions.items()))}
+
+
+def _add_subscription(total: dict, subscription: dict) -> None:
+    if "error" in subscription:
+        total |= {name: subscription[name] for name in ERROR_FIELDS}
+    total["type"] = total["type"] or subscription["type"]
+    total["blockedSubscriptionOnUnackedMsgs"] |= subscription["blockedSubscriptionOnUnackedMsgs"]
+    total["oldestUnackedSeconds"] = _oldest(total, subscription)
+    total["deadLetters"] = max(total["deadLetters"], subscription["deadLetters"])
+    for counter in _SUMMED:
+        total[counter] += subscription[counter]
+    found = total[DELETED_RANGES], subscription[DELETED_RANGES]
+    total[DELETED_RANGES] = None if None in found else sum(found)
+    add_key_shared(total, subscription)
+    for consumer in subscription["consumers"]:
+        known = total["consumers"].get(consumer["consumerId"])
+        if known is None:
+            total["consumers"][consumer["consumerId"]] = dict(consumer)
+        else:
+            known.update({counter: known[counter] + consumer[counter] for counter in _SUMMED_OF_CONSUMER})
+            add_key_shared(known, consumer)
+            known["oldestUnackedSeconds"] = _oldest(known, consumer)
+            known["blockedConsumerOnUnackedMsgs"] |= consumer["blockedConsumerOnUnackedMsgs"]
+
+
+def _oldest(*stats: dict) -> float | None:
+    return max((one["oldestUnackedSeconds"] for one in stats if one["oldestUnackedSeconds"] is not None), default=None)
