@@ -79,7 +79,7 @@ def collect_groups(chunks: DataFrame) -> DataFrame:
 def group_chunks(chunks: DataFrame) -> DataFrame:
     """One row per complete message: ``partition``, ``producer_name``, ``uuid``, ``first`` and ``last`` position, and
     ``parts``, the positions of all its chunks in order. *chunks* are as for :func:`collect_groups`."""
-    udf = arrow_udf(messages_of, from_arrow_type(_MESSAGES))  # type: ignore[call-overload]  # PySpark's stub lacks it
+    udf = arrow_udf(messages_of, from_arrow_type(_MESSAGES))
     messages = udf("rows").alias("messages")
     found = collect_groups(chunks).select(*_GROUP, messages)
     return found.select(*_GROUP, F.explode("messages").alias("message")).select(*_GROUP, "message.*")

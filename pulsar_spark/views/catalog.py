@@ -117,7 +117,7 @@ def _register_tables(spark: SparkSession, schema: str, root: AnyPath, tables: di
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     there = _locations(spark, schema)
     for name, path in there.items():
-        if name not in tables and path is not None and path.is_relative_to(root):
+        if name not in tables and path is not None and str(path).startswith(f"{root}/"):
             spark.sql(f"DROP TABLE IF EXISTS {schema}.{quoted(name)}")
     for name, path in tables.items():
         if name not in there:
