@@ -5,8 +5,9 @@ numbered the entries yet.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,6 +27,7 @@ from pulsar_spark.storage.delta.scan import check_opens
 from pulsar_spark.storage.entries.slices import Piece, PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledgers import ledgers_until
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.spark.spark_root import layout_for_frames
 from pulsar_spark.storage.topics.topics import Topic, resolve_topic
 from pulsar_spark.table_specs import DELIVERED, KEY_FLAGS
@@ -107,44 +109,64 @@ def messages_at(
     looked up in the current table, so a chunked message with a deleted or lost chunk has no row. A message that cannot
     be put together, or a lost entry that may have been a chunk, has no payload, and :data:`PAYLOAD_ERROR` says why.
     """
-    small: list[Piece] = []
-    ends: list[Piece] = []
-    all_units: dict[int, dict[int, int]] = {}
-    has_chunks = has_encoded = False
     known, lost = ledgers_until(layout, topic, version), LostEntries(topic)
-    for partition, ledgers in known.items():
-        if partitions is not None and partition not in partitions:
-            continue
-        end, groups = ledgers.end_position, ChunkGroups(topic.path, ledgers)
-        units: dict[int, int] = {}
-        for range_ in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
-            if range_.partition == partition and range_.first < end:
-                runs = list(ledgers.parts(range_.first, min(range_.last, end - 1)))
-                has_encoded |= any(run.has_encoded for run in runs)
-                has_chunks |= any(run.may_have_chunks for run in runs)
-                for run in runs:
-                    there = lost.without(partition, run) if run.may_have_chunks else [run]
-                    small += pieces_of(range_, (part for part in there if not _is_all_chunks(groups, part)))
-                    units |= (of_run := _units(groups, run))
-                    ends += pieces_of(range_, [run] if of_run else ())
-        if units:
-            all_units[partition] = units
+    wanted = _find_pieces(topic, known, lost, partitions, ranges)
     found: list[DataFrame] = []
-    if small or not all_units:
-        where = ~is_chunk() if has_chunks else None
-        messages = read_pieces(spark, topic, small, columns, version=version, where=where)
+    if wanted.pieces or not wanted.units:
+        where = ~is_chunk() if wanted.has_chunks else None
+        messages = read_pieces(spark, topic, wanted.pieces, columns, version=version, where=where)
         found.append(messages.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string")))
-    if all_units:
+    if wanted.units:
         spans_of = {partition: ledgers.spans_of for partition, ledgers in known.items()}.__getitem__
-        parts = grouped_parts(spark, topic, all_units, spans_of)
+        parts = grouped_parts(spark, topic, wanted.units, spans_of)
 
         def many() -> DataFrame:
-            return read_pieces(spark, topic, ends, columns, version=version, where=is_chunk())
+            return read_pieces(spark, topic, wanted.ends, columns, version=version, where=is_chunk())
 
         found.append(with_payloads(spark, topic, parts, spans_of, columns, many))
     if (rows := lost.rows(spark, columns)) is not None:
         found.append(rows)
-    return reduce(DataFrame.unionByName, found), has_encoded
+    return reduce(DataFrame.unionByName, found), wanted.has_encoded
+
+
+class _Wanted(NamedTuple):
+    """The pieces of messages without chunks, those of last chunks, and the first positions of chunked messages by
+    partition and last position."""
+
+    pieces: list[Piece]
+    ends: list[Piece]
+    units: dict[int, dict[int, int]]
+    has_chunks: bool
+    has_encoded: bool
+
+
+def _find_pieces(
+    topic: Topic,
+    known: Mapping[int, PartitionLedgers],
+    lost: LostEntries,
+    partitions: Sequence[int] | None,
+    ranges: Sequence[PositionRange] | None,
+) -> _Wanted:
+    pieces: list[Piece] = []
+    ends: list[Piece] = []
+    units: dict[int, dict[int, int]] = {}
+    has_chunks = has_encoded = False
+    for partition, ledgers in known.items():
+        if partitions is not None and partition not in partitions:
+            continue
+        end, groups = ledgers.end_position, ChunkGroups(topic.path, ledgers)
+        for range_ in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
+            if range_.partition != partition or range_.first >= end:
+                continue
+            for run in ledgers.parts(range_.first, min(range_.last, end - 1)):
+                has_encoded |= run.has_encoded
+                has_chunks |= run.may_have_chunks
+                there = lost.without(partition, run) if run.may_have_chunks else [run]
+                pieces += pieces_of(range_, (part for part in there if not _is_all_chunks(groups, part)))
+                if of_run := _units(groups, run):
+                    units.setdefault(partition, {}).update(of_run)
+                    ends += pieces_of(range_, [run])
+    return _Wanted(pieces, ends, units, has_chunks, has_encoded)
 
 
 def _units(groups: ChunkGroups, run: Run) -> dict[int, int]:
