@@ -125,11 +125,11 @@ class Channel(Worker):
         """
         if not rows:
             return []
-        rows, all_there = valid_for(rows, timeout), threading.Event()
+        since, rows, all_there = interrupts.count(), valid_for(rows, timeout), threading.Event()
         answers = Answers(rows, all_there.set)
         self.submit([*rows, *followed_by], committed=committed, replied=answers.awaited)
         try:
-            is_answered = interrupts.until(all_there.wait, timeout)
+            is_answered = interrupts.until(all_there.wait, timeout, since)
         finally:
             with self._condition:
                 self._inbox.forget(answers)

@@ -6,6 +6,7 @@ waiting, so a request that failed with Timeout is not carried out later.
 
 import time
 import uuid
+from collections.abc import Callable
 from functools import partial
 
 from pulsar_spark.errors import InvalidConfiguration, NotARoot, ServiceUnitNotReady
@@ -53,7 +54,7 @@ class Requester:
         while left:
             answers: dict[int, list[Reply]] = {place: [] for place in left}
             for layout, places in self._by_bundle(requests, left):
-                replies = self._replies_of(layout, [requests[place] for place in places], deadline)
+                replies = self._replies_of(layout, [requests[place] for place in places], deadline, sleep)
                 for place, reply in zip(places, replies, strict=True):
                     answers[place].append(reply)
             for place, replies in answers.items():
@@ -73,7 +74,9 @@ class Requester:
                 groups.setdefault(layout.bundle, (layout, []))[1].append(place)
         return list(groups.values())
 
-    def _replies_of(self, layout: Layout, requests: list[dict], deadline: float) -> list[Reply]:
+    def _replies_of(
+        self, layout: Layout, requests: list[dict], deadline: float, sleep: Callable[[float], None]
+    ) -> list[Reply]:
         path, timeout = layout.broker_table(CURSOR_LEDGER.name), max(0.0, deadline - time.monotonic())
         log, inbox = TableLog(path), Inbox()
         seen = log.latest()
@@ -87,7 +90,6 @@ class Requester:
                 f"root {str(layout.root)!r} has no broker tables: start a broker on it or create a topic first"
             ) from None
         writer.write(rows)
-        sleep = interrupts.sleeper()
         while inbox.waiting:
             if log.has(seen + 1):
                 seen += 1

@@ -1,9 +1,14 @@
 """Ctrl-C while a call waits: ``pulsar.Interrupted``, whichever thread waits, as in the examples of the ``pulsar``
 package."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
+from pulsar_spark.link import interrupts
+from pulsar_spark.link.request_writer import RequestWriter
 from tests.support.processes import Program
 
 SETUP = """
@@ -104,6 +109,19 @@ def test_ctrl_c_in_a_blocking_call_raises_interrupted(request, service_url, call
     assert sorted(lines) == sorted(["waiting", "Interrupted", "ended"] + (["main"] if in_a_thread else []))
     said = [line for line in error.splitlines() if not line.startswith("no broker serves root")]
     assert (code, said) == (0, [])
+
+
+def test_ctrl_c_while_an_administrator_s_request_is_written_interrupts_it(client, service_url, monkeypatch):
+    client.create_producer("t")
+    write = RequestWriter.write
+
+    def write_and_press(self, rows):
+        monkeypatch.setattr(interrupts, "_count", interrupts.count() + 1)
+        return write(self, rows)
+
+    monkeypatch.setattr(RequestWriter, "write", write_and_press)
+    with ThreadPoolExecutor(1) as threads, pytest.raises(pulsar.Interrupted):
+        threads.submit(Admin(service_url, timeout_seconds=60).create_subscription, "t", "s").result()
 
 
 def test_the_client_goes_on_after_an_interrupt(broker, service_url):

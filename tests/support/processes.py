@@ -55,13 +55,17 @@ class Program:
                 self._seen += read
 
     def wait_in_a_call(self) -> None:
-        """Wait until every thread of the program waits, a quarter of a second long: it is inside the call
-        then."""
-        since, deadline = time.monotonic(), time.monotonic() + DEADLINE_SECONDS
-        while time.monotonic() < min(deadline, since + 0.25):
-            state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-            since = since if state == "S" else time.monotonic()
-            time.sleep(0.05)
+        """Wait until every thread of the program was asleep in ten looks in a row: it is inside the call then."""
+        asleep, deadline = 0, time.monotonic() + DEADLINE_SECONDS
+        while asleep < 10 and time.monotonic() < deadline:
+            asleep = asleep + 1 if set(self._thread_states()) == {"S"} else 0
+            time.sleep(0.025)
+
+    def _thread_states(self) -> Iterator[str]:
+        """The state of each thread, such as ``R`` or ``S`` (proc(5))."""
+        for thread in Path(f"/proc/{self.process.pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                yield (thread / "stat").read_text().rpartition(")")[2].split()[0]
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
