@@ -236,15 +236,17 @@ def test_handlers_of_the_application_stay(broker, service_url):
 def test_listeners_go_on(broker, service_url):
     source = """
     client = pulsar.Client(url)
-    producer = client.create_producer("t")
-    consumer = client.subscribe("t", "s", message_listener=lambda consumer, message: print(message.data().decode()))
+    producer, received = client.create_producer("t"), threading.Event()
+    def listen(consumer, message):
+        print(message.data().decode())
+        received.set()
+    client.subscribe("t", "s", message_listener=listen)
     try:
         print("waiting")
         time.sleep(60)
     except KeyboardInterrupt:
-        time.sleep(0.5)
         producer.send(b"after")
-    time.sleep(0.5)
+    received.wait(50)
     client.close()
     """
     with Program(source, service_url) as running:
