@@ -7,6 +7,7 @@ errors here.
 """
 
 import errno
+from typing import Any
 
 DOCTOR = "run 'pulsar-spark doctor' on the root, which says what mends it, such as 'pulsar-spark repair'"
 """The advice for stored rows that break an invariant."""
@@ -68,7 +69,7 @@ class UnreadableMessage(PulsarSparkError):
     ``message_id`` names a received message. Acknowledge that id to skip the message.
     """
 
-    message_id = None
+    message_id: Any = None
 
 
 class DecompressionError(UnreadableMessage):

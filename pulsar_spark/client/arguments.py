@@ -4,23 +4,42 @@ As in the ``pulsar`` package, a wrong argument is a ValueError that names it.
 """
 
 import functools
-from collections.abc import Callable, Iterable
-from itertools import chain
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Any, TypeVar, cast, get_args
 
 from pulsar_spark.errors import AlreadyClosed, Interrupted, InvalidConfiguration, InvalidTopicName
 from pulsar_spark.link import interrupts
 from pulsar_spark.storage.processes import forks
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Value = TypeVar("Value")
+Types = type | UnionType
+"""A class, or several as in ``str | None``."""
 
 
-def check_type(wanted: type | tuple[type, ...], value: object, name: str) -> None:
-    """ValueError unless *value* is of the *wanted* type. Booleans are not numbers."""
-    types = wanted if isinstance(wanted, tuple) else (wanted,)
-    if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in types):
-        names = " or ".join(cls.__name__ for cls in types)
+def check_type(wanted: Types, value: object, name: str) -> None:
+    """ValueError unless *value* is of a *wanted* type. Booleans are not numbers."""
+    if isinstance(value, wanted) and not isinstance(value, bool):
+        return
+    types = get_args(wanted) or (wanted,)
+    if not isinstance(value, bool) or bool not in types:
+        names = " or ".join(cls.__name__ for cls in types if cls is not NoneType)
         raise ValueError(f"argument {name}: {names} expected, not {given(value)}")
+
+
+def check_types(values: Mapping[str, object], **wanted: Types) -> None:
+    """:func:`check_type` for each of the *values* that *wanted* names."""
+    for name, types in wanted.items():
+        check_type(types, values[name], name)
+
+
+def check_not_negative(values: Mapping[str, object], *names: str) -> None:
+    """ValueError unless the values of *names* are integers from 0 on."""
+    for name in names:
+        check_type(int, value := values[name], name)
+        if isinstance(value, int) and value < 0:
+            raise ValueError(f"argument {name}: {value} is below 0")
 
 
 def given(value: object) -> str:
@@ -35,20 +54,14 @@ def given(value: object) -> str:
     )
 
 
-def check_type_or_none(wanted: type | tuple[type, ...], value: object, name: str) -> None:
-    """ValueError unless *value* is None or of the *wanted* type."""
-    if value is not None:
-        check_type(wanted, value, name)
-
-
-def checked_each(wanted: type, values: object, name: str) -> tuple:
+def checked_each(wanted: type[Value], values: object, name: str) -> tuple[Value, ...]:
     """Return *values* as a tuple, each of the *wanted* type; ValueError otherwise, also for a single text."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ValueError(f"argument {name}: several {wanted.__name__} expected, as a list, not {given(values)}")
-    values = tuple(values)
-    for value in values:
+    checked = tuple(values)
+    for value in checked:
         check_type(wanted, value, name)
-    return values
+    return checked
 
 
 def check_given(check: Callable, *args: str) -> None:
@@ -59,21 +72,20 @@ def check_given(check: Callable, *args: str) -> None:
         raise InvalidConfiguration(str(refused)) from refused
 
 
-def check_properties(properties: object) -> None:
+def check_properties(properties: Mapping | None) -> None:
     """ValueError unless *properties* is None or maps texts to texts."""
-    if properties is None:
-        return
-    check_type(dict, properties, "properties")
-    for name, value in properties.items():
+    check_type(dict | None, properties, "properties")
+    for name, value in (properties or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise ValueError(f"argument properties: {name!r} = {value!r}: name and value must be texts")
 
 
-def check_kept_properties(properties: object) -> None:
+def check_kept_properties(properties: Mapping | None) -> None:
     """:func:`check_properties`, and the texts must be valid UTF-8."""
     check_properties(properties)
-    for text in chain.from_iterable((properties or {}).items()):
-        check_utf8(text, "properties")
+    for pair in (properties or {}).items():
+        for text in pair:
+            check_utf8(text, "properties")
 
 
 def check_utf8(text: str, name: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from pulsar_spark.client.arguments import check_type, check_type_or_none, public_call
+from pulsar_spark.client.arguments import check_type, check_types, public_call
 from pulsar_spark.client.compat import Authentication, ServiceInfo, refuse_credentials
 from pulsar_spark.client.model.enums import ConsumerCryptoFailureAction
 from pulsar_spark.client.model.loggers import ConsoleLogger, FileLogger, close_logger, open_logger
@@ -82,50 +82,36 @@ class Client(Described, Producing, Subscribing):
         tls_certificate_file_path: str | None = None,
         lease_seconds: float = 30,
     ):
-        for name, value in (
-            ("use_tls", use_tls),
-            ("tls_allow_insecure_connection", tls_allow_insecure_connection),
-            ("tls_validate_hostname", tls_validate_hostname),
-        ):
-            check_type(bool, value, name)
-        for name, value in (
-            ("tls_trust_certs_file_path", tls_trust_certs_file_path),
-            ("listener_name", listener_name),
-            ("tls_private_key_file_path", tls_private_key_file_path),
-            ("tls_certificate_file_path", tls_certificate_file_path),
-        ):
-            check_type_or_none(str, value, name)
-        check_type((str, ServiceInfo), service_url, "service_url")
-        if isinstance(service_url, ServiceInfo):
-            tls_trust_certs_file_path = tls_trust_certs_file_path or service_url.tls_trust_certs_file_path
-            service_url = service_url.service_url
-        refuse_credentials(
-            authentication,
-            use_tls=(use_tls, False),
-            tls_trust_certs_file_path=(tls_trust_certs_file_path, None),
-            tls_validate_hostname=(tls_validate_hostname, False),
-            tls_allow_insecure_connection=(tls_allow_insecure_connection, False),
-            listener_name=(listener_name, None),
-            tls_private_key_file_path=(tls_private_key_file_path, None),
-            tls_certificate_file_path=(tls_certificate_file_path, None),
+        given = dict(locals())
+        check_types(
+            given,
+            service_url=str | ServiceInfo,
+            use_tls=bool,
+            tls_allow_insecure_connection=bool,
+            tls_validate_hostname=bool,
+            tls_trust_certs_file_path=str | None,
+            listener_name=str | None,
+            tls_private_key_file_path=str | None,
+            tls_certificate_file_path=str | None,
+            operation_timeout_seconds=int,
+            io_threads=int,
+            message_listener_threads=int,
+            concurrent_lookup_requests=int,
+            stats_interval_in_seconds=int,
+            connection_timeout_ms=int,
+            log_conf_file_path=str | None,
+            logger=logging.Logger | ConsoleLogger | FileLogger | None,
+            lease_seconds=int | float,
         )
-        for name, value in (
-            ("operation_timeout_seconds", operation_timeout_seconds),
-            ("io_threads", io_threads),
-            ("message_listener_threads", message_listener_threads),
-            ("concurrent_lookup_requests", concurrent_lookup_requests),
-            ("stats_interval_in_seconds", stats_interval_in_seconds),
-            ("connection_timeout_ms", connection_timeout_ms),
-        ):
-            check_type(int, value, name)
-        check_type_or_none(str, log_conf_file_path, "log_conf_file_path")
-        check_type_or_none((logging.Logger, ConsoleLogger, FileLogger), logger, "logger")
-        check_type((int, float), lease_seconds, "lease_seconds")
+        if isinstance(service_url, ServiceInfo):
+            given["tls_trust_certs_file_path"] = tls_trust_certs_file_path or service_url.tls_trust_certs_file_path
+            service_url = service_url.service_url
+        refuse_credentials(given)
         if not 0 < lease_seconds <= MAX_LEASE_SECONDS:
             raise ValueError(f"argument lease_seconds: {lease_seconds} is not above 0 and at most {MAX_LEASE_SECONDS}")
         self._service_url = service_url
         self._given_logger, self._logger = logger, open_logger(logger, log_conf_file_path)
-        self._timeout = operation_timeout_seconds
+        self._timeout: float = operation_timeout_seconds
         self._lease_ms = max(1, int(lease_seconds * 1000))
         self._layout = Layout(parse_service_url(service_url, self._logger))
         self._process = forks.generation
@@ -187,16 +173,19 @@ class Client(Described, Producing, Subscribing):
           compact``), and every message published since.
         - ``receiver_queue_size``, ``reader_name``, ``subscription_role_prefix``: without effect on a reader of a table.
         """
-        check_type(str, topic, "topic")
-        check_type(MessageId, start_message_id, "start_message_id")
-        check_type(Schema, schema, "schema")
+        check_types(
+            locals(),
+            topic=str,
+            start_message_id=MessageId,
+            schema=Schema,
+            receiver_queue_size=int,
+            reader_name=str | None,
+            subscription_role_prefix=str | None,
+            is_read_compacted=bool,
+            start_message_id_inclusive=bool,
+        )
         if reader_listener is not None and not callable(reader_listener):
             raise ValueError("argument reader_listener: a function expected")
-        check_type(int, receiver_queue_size, "receiver_queue_size")
-        check_type_or_none(str, reader_name, "reader_name")
-        check_type_or_none(str, subscription_role_prefix, "subscription_role_prefix")
-        check_type(bool, is_read_compacted, "is_read_compacted")
-        check_type(bool, start_message_id_inclusive, "start_message_id_inclusive")
         opener = PayloadOpener(crypto_key_reader, crypto_failure_action)
         options = (start_message_id, start_message_id_inclusive, schema, reader_listener, opener, is_read_compacted)
         return self._create_reader(topic, schema, options)
@@ -220,9 +209,7 @@ class Client(Described, Producing, Subscribing):
         Values are decoded by *schema*. The view reads the topic's table, in its compacted form where there is one;
         ``subscription_name`` only names the view.
         """
-        check_type(str, topic, "topic")
-        check_type_or_none(str, subscription_name, "subscription_name")
-        check_type(Schema, schema, "schema")
+        check_types(locals(), topic=str, subscription_name=str | None, schema=Schema)
         reader = self.create_reader(topic, MessageId.earliest, schema, is_read_compacted=True)
         with ExitStack() as undone:
             undone.callback(reader.close)

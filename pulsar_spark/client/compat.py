@@ -6,16 +6,26 @@ A script may import them, name them in annotations and derive classes.
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, NoReturn, TypeVar
 
-from pulsar_spark.client.arguments import check_type, check_type_or_none
+from pulsar_spark.client.arguments import check_type
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.protocol.topics.message_id import MessageId
 
 WHY_NO_CREDENTIALS = "a folder has no TLS, authentication or listeners; the permissions of the file system apply"
+_NO_CONNECTION = {
+    "use_tls": False,
+    "tls_trust_certs_file_path": None,
+    "tls_validate_hostname": False,
+    "tls_allow_insecure_connection": False,
+    "listener_name": None,
+    "tls_private_key_file_path": None,
+    "tls_certificate_file_path": None,
+}
+"""The only values that a client accepts for its connection options."""
 
 Kind = TypeVar("Kind", bound=type)
 
@@ -24,8 +34,8 @@ def _not_served(why: str) -> Callable[[Kind], Kind]:
     """Let every method of a class raise, with its name and *why*, and say so in the docstring."""
 
     def refusing(cls: Kind) -> Kind:
-        said = inspect.cleandoc(cls.__doc__ or "")
-        cls.__doc__ = f"{said}\n\nIts methods raise :class:`OperationNotSupported` here, because {why}."
+        described = inspect.cleandoc(cls.__doc__ or "")
+        cls.__doc__ = f"{described}\n\nIts methods raise :class:`OperationNotSupported` here, because {why}."
         for name, method in list(vars(cls).items()):
             if isinstance(method, FunctionType):
                 setattr(cls, name, _refused(method, why))
@@ -107,8 +117,8 @@ class ServiceInfo:
         tls_trust_certs_file_path: str | None = None,
     ):
         check_type(str, service_url, "service_url")
-        check_type_or_none(Authentication, authentication, "authentication")
-        check_type_or_none(str, tls_trust_certs_file_path, "tls_trust_certs_file_path")
+        check_type(Authentication | None, authentication, "authentication")
+        check_type(str | None, tls_trust_certs_file_path, "tls_trust_certs_file_path")
         self._service_url, self._tls_trust_certs_file_path = service_url, tls_trust_certs_file_path
 
     @property
@@ -144,9 +154,7 @@ class ServiceInfoProvider:
     """Chooses the cluster that a client uses."""
 
     def __init__(self) -> None: ...
-
-    def initial_service_info(self) -> ServiceInfo: ...  # type: ignore[empty-body]
-
+    def initial_service_info(self) -> ServiceInfo: ...  # type: ignore[empty-body]  # it raises
     def initialize(self, on_service_info_update: Callable[[ServiceInfo], None]) -> None:
         """Keep *on_service_info_update*, the function to call with another cluster."""
 
@@ -171,26 +179,26 @@ class AutoClusterFailover:
     ): ...
 
 
-def refuse_credentials(authentication: object, **options: tuple[object, object]) -> None:
-    """:class:`InvalidConfiguration` for credentials and for connection options (given, default) that differ from their
-    defaults; ValueError for other objects.
+def refuse_credentials(options: Mapping[str, object]) -> None:
+    """:class:`InvalidConfiguration` if a client's *options* have credentials, or a connection option that is not its
+    default; ValueError for other objects as credentials.
     """
-    check_type_or_none(Authentication, authentication, "authentication")
-    if authentication is not None:
+    check_type(Authentication | None, options["authentication"], "authentication")
+    if options["authentication"] is not None:
         raise InvalidConfiguration(f"authentication cannot be used here: {WHY_NO_CREDENTIALS}")
-    for name, (value, default) in options.items():
-        if value is not None and value != default:
-            raise InvalidConfiguration(f"{name}={value!r} cannot be used here: {WHY_NO_CREDENTIALS}")
+    for name, default in _NO_CONNECTION.items():
+        if options[name] not in (None, default):
+            raise InvalidConfiguration(f"{name}={options[name]!r} cannot be used here: {WHY_NO_CREDENTIALS}")
 
 
 @_not_served("a batch is rows of its topic's table, not bytes: receive or read its messages one by one")
 class MessageBatch:
     """Decodes Pulsar's bytes of a batch."""
 
-    def with_message_id(self, msg_id: MessageId) -> "MessageBatch":  # type: ignore[empty-body]
+    def with_message_id(self, msg_id: MessageId) -> "MessageBatch":  # type: ignore[empty-body]  # it raises
         """Set *msg_id* as the id of the batch; its messages get this id with their batch index."""
 
-    def parse_from(self, data: bytes, size: int) -> list[Message]:  # type: ignore[empty-body]
+    def parse_from(self, data: bytes, size: int) -> list[Message]:  # type: ignore[empty-body]  # it raises
         """Decode *size* messages in *data*."""
 
 
@@ -205,8 +213,7 @@ class Function:
 class SerDe:
     """Serializes the values of a function."""
 
-    def serialize(self, input: Any) -> bytes: ...  # type: ignore[empty-body]
-
+    def serialize(self, input: Any) -> bytes: ...  # type: ignore[empty-body]  # it raises
     def deserialize(self, input_bytes: bytes) -> Any: ...
 
 
@@ -214,8 +221,7 @@ class SerDe:
 class PickleSerDe(SerDe):
     """Serializes values as pickles."""
 
-    def serialize(self, input: Any) -> bytes: ...  # type: ignore[empty-body]
-
+    def serialize(self, input: Any) -> bytes: ...  # type: ignore[empty-body]  # it raises
     def deserialize(self, input_bytes: bytes) -> Any: ...
 
 
@@ -224,49 +230,27 @@ class Context:
     """What a function can read and do while it handles a message. Derive a class with what a test needs."""
 
     def get_message_id(self) -> Any: ...
-
     def get_message_key(self) -> Any: ...
-
     def get_message_eventtime(self) -> Any: ...
-
     def get_message_properties(self) -> Any: ...
-
     def get_current_message_topic_name(self) -> Any: ...
-
     def get_partition_key(self) -> Any: ...
-
     def get_ordering_key(self) -> Any: ...
-
     def ack(self, msgid: Any, topic: str) -> None: ...
-
     def get_function_tenant(self) -> Any: ...
-
     def get_function_namespace(self) -> Any: ...
-
     def get_function_name(self) -> Any: ...
-
     def get_function_id(self) -> Any: ...
-
     def get_function_version(self) -> Any: ...
-
     def get_instance_id(self) -> Any: ...
-
     def get_input_topics(self) -> Any: ...
-
     def get_output_topic(self) -> Any: ...
-
     def get_output_serde_class_name(self) -> Any: ...
-
     def get_logger(self) -> Any: ...
-
     def get_user_config_value(self, key: str) -> Any: ...
-
     def get_user_config_map(self) -> Any: ...
-
     def get_secret(self, secret_name: str) -> Any: ...
-
     def record_metric(self, metric_name: str, metric_value: float) -> None: ...
-
     def publish(
         self,
         topic_name: str,
@@ -277,13 +261,8 @@ class Context:
         callback: Any = None,
         message_conf: dict[str, Any] | None = None,
     ) -> None: ...
-
     def incr_counter(self, key: str, amount: int) -> None: ...
-
     def get_counter(self, key: str) -> Any: ...
-
     def del_counter(self, key: str) -> None: ...
-
     def put_state(self, key: str, value: Any) -> None: ...
-
     def get_state(self, key: str) -> Any: ...

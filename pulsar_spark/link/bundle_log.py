@@ -50,7 +50,8 @@ class BundleLog(Worker):
         self._followers: dict[object, Callable[[], None]] = {}
         self._eager: set[object] = set()
         self._rounds: OrderedDict[int, _Round] = OrderedDict()
-        self._seen, self._events, self._reports = -1, None, 0
+        self._seen, self._reports = -1, 0
+        self._events: FolderEvents | None = None
 
     def follow(self, follower: object, notify: Callable[[], None]) -> None:
         """Call *notify* on the log's thread whenever there may be another round."""
@@ -98,7 +99,7 @@ class BundleLog(Worker):
             return found
 
     def _wake(self) -> None:
-        """End the thread's wait. The caller holds the condition, so that what it waits for stays open."""
+        """End the thread's wait. The caller holds the condition, so that the thread does not close the events."""
         self._condition.notify_all()
         if self._events is not None:
             self._events.wake()
@@ -154,8 +155,10 @@ class BundleLog(Worker):
 
 
 class _Round:
-    def __init__(self):
-        self._lock, self._commit, self._rows, self._is_large = threading.Lock(), None, None, False
+    def __init__(self) -> None:
+        self._lock, self._is_large = threading.Lock(), False
+        self._commit: Commit | None = None
+        self._rows: pa.Table | None = None
 
     def commit(self, read: Callable[[], Commit]) -> Commit:
         with self._lock:

@@ -35,6 +35,8 @@ LOOK_SECONDS = 10.0
 """Seconds until the log is looked at without any report of a round."""
 FAULT_SECONDS = 1.0
 """Seconds between looks at a log that cannot be read at the moment."""
+Done = Callable[[list[Reply], PulsarSparkError | None], None]
+"""Called with the replies in the order of the requests, or without replies and with the error."""
 
 
 class Channel(Worker):
@@ -82,8 +84,6 @@ class Channel(Worker):
         self._log = self._rounds.log
         self._start()
 
-    # For consumers, from any thread.
-
     def submit(
         self,
         rows: list[dict],
@@ -111,14 +111,7 @@ class Channel(Worker):
             self._is_urgent |= is_urgent or bool(replied)
             self._condition.notify_all()
 
-    def ask(
-        self,
-        rows: list[dict],
-        timeout: float,
-        committed: Callable[[int], None] | None = None,
-        *,
-        followed_by: Sequence[dict] = (),
-    ) -> list[Reply]:
+    def ask(self, rows: list[dict], timeout: float, *, followed_by: Sequence[dict] = ()) -> list[Reply]:
         """Send *rows* and wait for all replies; :class:`Timeout` if one is missing after *timeout* seconds.
 
         Rows in *followed_by* go into the same commit and get no reply.
@@ -127,7 +120,7 @@ class Channel(Worker):
             return []
         since, rows, all_there = interrupts.count(), valid_for(rows, timeout), threading.Event()
         answers = Answers(rows, all_there.set)
-        self.submit([*rows, *followed_by], committed=committed, replied=answers.awaited)
+        self.submit([*rows, *followed_by], replied=answers.awaited)
         try:
             is_answered = interrupts.until(all_there.wait, timeout, since)
         finally:
@@ -137,11 +130,8 @@ class Channel(Worker):
             raise no_answer(self._root, timeout)
         return answers.in_order()
 
-    def ask_then(
-        self, rows: list[dict], timeout: float, done: Callable[[list[Reply] | None, PulsarSparkError | None], None]
-    ) -> None:
-        """Like :meth:`ask`, without waiting: *done* is called once, on the channel's thread, with the replies or an
-        error."""
+    def ask_then(self, rows: list[dict], timeout: float, done: Done) -> None:
+        """Like :meth:`ask`, without waiting; *done* is called once, on the channel's thread."""
         if not rows:
             done([], None)
             return
@@ -152,7 +142,7 @@ class Channel(Worker):
             if not answers.are_there:
                 with self._condition:
                     self._inbox.forget(answers)
-                done(None, no_answer(self._root, timeout))
+                done([], no_answer(self._root, timeout))
 
         self.submit(rows, replied=answers.awaited)
         self.call_later(timeout, is_late)
@@ -168,7 +158,7 @@ class Channel(Worker):
 
         self.submit(rows, is_urgent=True, committed=done)
         if interrupts.until(is_done.wait, timeout):
-            if versions[0] < 0:
+            if versions[0] < 0 and self._failure is not None:
                 raise self._failure
         else:
             raise Timeout(
@@ -235,8 +225,6 @@ class Channel(Worker):
     def has_broker(self) -> bool:
         """Whether there was a broker a second ago."""
         return self._failure is None and self._broker.is_there
-
-    # The thread.
 
     def _run(self) -> None:
         failure: PulsarSparkError = UnknownError("the client's thread ended: see its traceback")

@@ -7,12 +7,12 @@ do after an unload.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from pulsar_spark.errors import PulsarSparkError, ServiceUnitNotReady
 from pulsar_spark.link import interrupts
-from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.channel import Channel, Done
 from pulsar_spark.link.inbox import Reply, Subscriber
 from pulsar_spark.link.requests import RequestMaker
 from pulsar_spark.protocol.subscriptions.membership import DEFAULT_LEASE_MS
@@ -30,7 +30,8 @@ class Channels:
         self._layout, self.lease_ms = layout, lease_ms
         self._maker = RequestMaker(client_id)
         self._open = partial(Channel, client_id=client_id, lease_ms=lease_ms, logger=logger, maker=self._maker)
-        self._lock, self._channels, self._eager = threading.Lock(), {}, 0
+        self._lock, self._eager = threading.Lock(), 0
+        self._channels: dict[str, Channel] = {}
         self._first = self._to(layout_of(layout, ""))
         self.logger = self._first.logger
 
@@ -60,69 +61,61 @@ class Channels:
     ) -> None:
         """Send *rows*; *committed* is called with the version of the last commit, -1 if any connection failed
         before."""
-        groups = self._by_channel(rows)
+        groups = self._by_channel(dict(enumerate(rows)))
         countdown = committed and _Countdown(len(groups), committed)
         for channel, group in groups:
-            channel.submit(group, is_urgent=is_urgent, committed=countdown)
+            channel.submit([*group.values()], is_urgent=is_urgent, committed=countdown)
 
     def ask(self, rows: list[dict], timeout: float) -> list[Reply]:
         """The replies to *rows*, in order. Requests for topics that moved meanwhile are repeated."""
         deadline, sleep = time.monotonic() + timeout, interrupts.sleeper()
-        places = {row["request_id"]: place for place, row in enumerate(rows)}
-        replies: list[Reply | None] = [None] * len(rows)
+        pending, replies = dict(enumerate(rows)), dict[int, Reply]()
         while True:
-            for channel, group in self._by_channel(rows):
-                for row, reply in zip(group, channel.ask(group, max(0.0, deadline - time.monotonic())), strict=True):
-                    replies[places[row["request_id"]]] = reply
-            if time.monotonic() + LOOK_AGAIN_SECONDS > deadline or not (rows := _gone_elsewhere(rows, replies, places)):
-                return replies
-            rows, places = self._anew(rows, places)
+            for channel, group in self._by_channel(pending):
+                found = channel.ask([*group.values()], max(0.0, deadline - time.monotonic()))
+                replies.update(zip(group, found, strict=True))
+            pending = self._moved(pending, replies)
+            if not pending or time.monotonic() + LOOK_AGAIN_SECONDS > deadline:
+                return _in_order(replies)
             look_again(self._layout)
             sleep(LOOK_AGAIN_SECONDS)
 
-    def ask_then(
-        self, rows: list[dict], timeout: float, done: Callable[[list[Reply] | None, PulsarSparkError | None], None]
-    ) -> None:
+    def ask_then(self, rows: list[dict], timeout: float, done: Done) -> None:
         """Like :meth:`ask`, without waiting."""
-        deadline = time.monotonic() + timeout
-        places = {row["request_id"]: place for place, row in enumerate(rows)}
-        replies: list[Reply | None] = [None] * len(rows)
-        self._ask_then(rows, deadline, places, replies, done)
+        self._ask_then(dict(enumerate(rows)), time.monotonic() + timeout, {}, done)
 
-    def _ask_then(self, rows, deadline, places, replies, done) -> None:
-        groups = self._by_channel(rows)
-        left = [len(groups)]
+    def _ask_then(self, pending: dict[int, dict], deadline: float, replies: dict[int, Reply], done: Done) -> None:
+        groups = self._by_channel(pending)
+        left = len(groups)
 
-        def answered(group: list[dict], found: list[Reply] | None, error: PulsarSparkError | None) -> None:
+        def answered(group: dict[int, dict], found: list[Reply], error: PulsarSparkError | None) -> None:
+            nonlocal left
             if error is not None:
-                if left[0] > 0:
-                    left[0] = -1
-                    done(None, error)
+                if left > 0:
+                    left = -1
+                    done([], error)
                 return
-            for row, reply in zip(group, found, strict=True):
-                replies[places[row["request_id"]]] = reply
+            replies.update(zip(group, found, strict=True))
             with self._lock:
-                left[0] -= 1
-                is_last = left[0] == 0
+                left -= 1
+                is_last = left == 0
             if is_last:
-                again = _gone_elsewhere(rows, replies, places)
-                if again and time.monotonic() + LOOK_AGAIN_SECONDS < deadline:
-                    anew = self._anew(again, places)
+                moved = self._moved(pending, replies)
+                if moved and time.monotonic() + LOOK_AGAIN_SECONDS < deadline:
                     look_again(self._layout)
-                    self.call_later(
-                        LOOK_AGAIN_SECONDS, lambda: self._ask_then(anew[0], deadline, anew[1], replies, done)
-                    )
+                    self.call_later(LOOK_AGAIN_SECONDS, lambda: self._ask_then(moved, deadline, replies, done))
                 else:
-                    done(replies, None)
+                    done(_in_order(replies), None)
 
         for channel, group in groups:
-            channel.ask_then(group, max(0.0, deadline - time.monotonic()), partial(answered, group))
+            left_seconds = max(0.0, deadline - time.monotonic())
+            channel.ask_then([*group.values()], left_seconds, partial(answered, group))
 
     def post(self, rows: list[dict], timeout: float) -> None:
         """Send *rows* and wait until they are committed."""
         deadline = time.monotonic() + timeout
-        for channel, group in self._by_channel(rows):
-            channel.post(group, max(0.0, deadline - time.monotonic()))
+        for channel, group in self._by_channel(dict(enumerate(rows))):
+            channel.post([*group.values()], max(0.0, deadline - time.monotonic()))
 
     def attach(self, consumer_id: str, topic: str, partition: int, subscriber: Subscriber) -> None:
         """Dispatch what the topic's broker has for the consumer on this partition to *subscriber*."""
@@ -163,24 +156,26 @@ class Channels:
         for channel in self._channels.values():
             channel.stop(timeout)
 
-    def _by_channel(self, rows: Sequence[dict]) -> list[tuple[Channel, list[dict]]]:
-        groups: dict[Channel, list[dict]] = {}
-        by_topic: dict[str | None, list[dict]] = {}
-        for row in rows:
+    def _by_channel(self, rows: dict[int, dict]) -> list[tuple[Channel, dict[int, dict]]]:
+        """Rows by their place among all, for each channel; at least one group."""
+        groups: dict[Channel, dict[int, dict]] = {}
+        by_topic: dict[str | None, dict[int, dict]] = {}
+        for place, row in rows.items():
             topic = row.get("topic")
             group = by_topic.get(topic)
             if group is None:
                 channel = self._first if topic is None else self.of(topic)
-                group = by_topic[topic] = groups.setdefault(channel, [])
-            group.append(row)
-        return list(groups.items()) or [(self._first, [])]
+                group = by_topic[topic] = groups.setdefault(channel, {})
+            group[place] = row
+        return list(groups.items()) or [(self._first, {})]
 
-    def _anew(self, rows: Iterable[dict], places: dict[str, int]) -> tuple[list[dict], dict[str, int]]:
-        fresh = {self._maker.make(row["kind"])["request_id"]: row for row in rows}
-        return (
-            [row | {"request_id": name} for name, row in fresh.items()],
-            {name: places[row["request_id"]] for name, row in fresh.items()},
-        )
+    def _moved(self, rows: dict[int, dict], replies: dict[int, Reply]) -> dict[int, dict]:
+        """The requests for topics that another broker serves now, with new ids."""
+        return {
+            place: row | {"request_id": self._maker.make(row["kind"])["request_id"]}
+            for place, row in rows.items()
+            if isinstance(replies[place].error, ServiceUnitNotReady)
+        }
 
 
 class _Countdown:
@@ -198,5 +193,5 @@ class _Countdown:
             self._done(-1 if self._is_lost else version)
 
 
-def _gone_elsewhere(rows: list[dict], replies: list[Reply], places: dict[str, int]) -> list[dict]:
-    return [row for row in rows if isinstance(replies[places[row["request_id"]]].error, ServiceUnitNotReady)]
+def _in_order(replies: dict[int, Reply]) -> list[Reply]:
+    return [replies[place] for place in sorted(replies)]

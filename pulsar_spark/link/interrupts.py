@@ -93,7 +93,7 @@ def seen() -> int:
     return _here.seen
 
 
-def pause(attempt: Callable[[float | None], object], seconds: float | None, since: int) -> bool:
+def pause(attempt: Callable[[float | None], bool], seconds: float | None, since: int) -> bool:
     """Call *attempt*, a wait on a condition or event, for a slice of *seconds* and return its result.
 
     :class:`Interrupted` if Ctrl-C was pressed after *since*: on the main thread at once, on others after the slice.
@@ -112,7 +112,7 @@ def pause(attempt: Callable[[float | None], object], seconds: float | None, sinc
     return attempt(slice_seconds)
 
 
-def until(attempt: Callable[[float | None], object], seconds: float | None, since: int | None = None) -> bool:
+def until(attempt: Callable[[float | None], bool], seconds: float | None, since: int | None = None) -> bool:
     """Call *attempt* until it returns true or *seconds* have passed; return whether it did."""
     since, deadline = _count if since is None else since, None if seconds is None else time.monotonic() + seconds
     left = seconds

@@ -83,7 +83,8 @@ class BacklogQuota:
         self._name = str(topic.name)
         self._clock, self._wait = clock, wait
         self._looking = threading.Lock()
-        self._layout, self._topic, self._stopped = layout, topic, None
+        self._layout, self._topic = layout, topic
+        self._stopped: str | None = None
         self._of_bundle = _policies_of(layout)
         self._policies: Mapping[tuple[str, str], str] = {}
         self.max_message_size = self._max_message_size()

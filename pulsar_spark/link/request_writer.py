@@ -58,9 +58,10 @@ class _SharedTable:
 
     def __init__(self, path: AnyPath):
         self._table = SureAppend(path, "request_id", makes_checkpoints=False)
-        self._turn, self._lock, self._waiting = threading.Lock(), threading.Lock(), []
+        self._turn, self._lock = threading.Lock(), threading.Lock()
+        self._waiting: list[_Part] = []
         self._trouble: Exception | None = None
-        """What keeps whoever has the turn from writing."""
+        """Why the thread whose turn it is cannot write."""
         self.path = self._table.path
 
     def write(self, rows: list[dict], is_ending: Callable[[], bool]) -> int:
@@ -75,8 +76,8 @@ class _SharedTable:
                     self._turn.release()
             elif is_ending():
                 self._give_up(part)
-        if part.error is not None:
-            raise part.error
+        if part.version is None:
+            raise part.error or UnknownError("the requests were not written")
         return part.version
 
     def _take_turn(self, part: _Part) -> None:
@@ -94,7 +95,8 @@ class _SharedTable:
                 part.error = self._refusal(trouble)
 
     def _write(self, parts: list[_Part]) -> None:
-        version, error = None, UnknownError("the thread that wrote the requests ended: see its traceback")
+        version: int | None = None
+        error: PulsarSparkError = UnknownError("the thread that wrote the requests ended: see its traceback")
         try:
             rows = pa.concat_tables([part.rows for part in parts])
             version = self._table.append(rows, partial(self._wait, parts))

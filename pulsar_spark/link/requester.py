@@ -49,7 +49,7 @@ class Requester:
         for request in requests:
             _check_texts(request)
         deadline, sleep = time.monotonic() + self.timeout_seconds, interrupts.sleeper()
-        found: list[Reply | None] = [None] * len(requests)
+        found: dict[int, Reply] = {}
         left = list(range(len(requests)))
         while left:
             answers: dict[int, list[Reply]] = {place: [] for place in left}
@@ -64,7 +64,7 @@ class Requester:
             if left:
                 look_again(self.layout)
                 sleep(LOOK_AGAIN_SECONDS)
-        return found
+        return [found[place] for place in range(len(requests))]
 
     def _by_bundle(self, requests: list[dict], places: list[int]) -> list[tuple[Layout, list[int]]]:
         groups: dict[str, tuple[Layout, list[int]]] = {}
@@ -109,8 +109,8 @@ def _together(request: dict, replies: list[Reply]) -> Reply:
     if refused and (request["kind"] == "policy" or len(refused) == len(replies)):
         return refused[0]
     texts = [reply.text for reply in replies if reply.error is None]
-    is_count = all(text is not None and text.isdecimal() for text in texts)
-    return Reply(None, str(sum(map(int, texts))) if is_count else texts[0])
+    counts = [int(text) for text in texts if text is not None and text.isdecimal()]
+    return Reply(None, str(sum(counts)) if len(counts) == len(texts) else texts[0])
 
 
 def _check_texts(request: dict) -> None:

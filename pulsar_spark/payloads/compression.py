@@ -88,17 +88,17 @@ def uncompress_at_once(stored: Sequence[bytes], sizes: Sequence[int | None]) -> 
     others than single frames of that size, or neighbours of damaged ones."""
     found: list[bytes | None] = [None] * len(stored)
     small = [
-        at
+        (at, size)
         for at, (frame, size) in enumerate(zip(stored, sizes))
         if size is not None and 0 < size <= SMALL_BYTES and _is_frame_of(frame, size)
     ]
     for first in range(0, len(small), _FRAMES_AT_ONCE):
-        places = small[first : first + _FRAMES_AT_ONCE]
-        frames, end = b"".join(stored[at] for at in places), 0
-        payloads = _of_arrow(pa.Codec("zstd"), frames, sum(sizes[at] for at in places))
-        for at in places if payloads is not None else ():
-            end += sizes[at]
-            found[at] = payloads[end - sizes[at] : end]
+        together = small[first : first + _FRAMES_AT_ONCE]
+        frames, end = b"".join(stored[at] for at, _ in together), 0
+        payloads = _of_arrow(pa.Codec("zstd"), frames, sum(size for _, size in together))
+        if payloads is not None:
+            for at, size in together:
+                found[at], end = payloads[end : end + size], end + size
     return found
 
 
@@ -159,10 +159,6 @@ def _uncompress_lz4(stored: bytes, size: int) -> bytes | None:
     return _of_arrow(codec, stored, size)
 
 
-def _uncompress_zstd(stored: bytes, size: int) -> bytes | None:
-    return _of_arrow(pa.Codec("zstd"), stored, size)
-
-
 def _uncompress_snappy(stored: bytes, size: int) -> bytes | None:
     return _of_arrow(pa.Codec("snappy"), stored, size) if _snappy_size(stored) == size else None
 
@@ -180,7 +176,10 @@ def _snappy_size(stored: bytes) -> int | None:
 COMPRESSIONS = {
     "LZ4": _Codec(lambda payload: _compress(pa.Codec("lz4_raw"), payload), _uncompress_lz4),
     "ZLIB": _Codec(zlib.compress, _uncompress_zlib),
-    "ZSTD": _Codec(lambda payload: _compress(pa.Codec("zstd", _ZSTD_LEVEL), payload), _uncompress_zstd),
+    "ZSTD": _Codec(
+        lambda payload: _compress(pa.Codec("zstd", _ZSTD_LEVEL), payload),
+        lambda stored, size: _of_arrow(pa.Codec("zstd"), stored, size),
+    ),
     "SNAPPY": _Codec(lambda payload: _compress(pa.Codec("snappy"), payload), _uncompress_snappy),
 }
 """By name, as in ``CompressionType`` and the column ``compression``."""

@@ -3,11 +3,12 @@ table describe the encoding; they are null for plain payloads."""
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pulsar_spark.errors import CryptoError
 from pulsar_spark.payloads.compression import compress, uncompress
 from pulsar_spark.payloads.encryption import Decryptor, EncryptionKey, Encryptor
+from pulsar_spark.payloads.keys import CryptoKeyReader
 
 ENCODING_COLUMNS = ("compression", "uncompressed_size", "encryption_keys", "encryption_algo", "encryption_param")
 """Columns that describe how a payload is stored. ``encryption_algo`` is null, as in Java's client."""
@@ -16,9 +17,9 @@ log = logging.getLogger(__name__)
 
 
 class Stored(NamedTuple):
-    """Bytes to store, and the columns that describe them; None for plain bytes."""
+    """Bytes to store, None for a null payload, and the columns that describe them; None for plain bytes."""
 
-    payload: bytes
+    payload: bytes | None
     columns: dict[str, object] | None
 
 
@@ -62,10 +63,10 @@ class PayloadEncoder:
 class PayloadDecoder:
     """Decodes messages, with a key reader or none; safe for threads."""
 
-    def __init__(self, key_reader=None):
+    def __init__(self, key_reader: CryptoKeyReader | None = None):
         self._decryptor = Decryptor(key_reader)
 
-    def decode(self, payload: bytes, column: Callable[[str], object]) -> bytes:
+    def decode(self, payload: bytes, column: Callable[[str], Any]) -> bytes:
         """The plain payload; ``column(name)`` returns the message's value of one of :data:`ENCODING_COLUMNS`.
         :class:`CryptoError` or :class:`DecompressionError` if it cannot be decoded."""
         if keys := column("encryption_keys"):
@@ -75,7 +76,7 @@ class PayloadDecoder:
         return payload
 
 
-def is_encoded(column: Callable[[str], object]) -> bool:
+def is_encoded(column: Callable[[str], Any]) -> bool:
     """Whether a message is stored compressed or encrypted."""
     return bool(column("compression") or column("encryption_keys"))
 

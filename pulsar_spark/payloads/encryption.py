@@ -13,7 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pulsar_spark.errors import CryptoError, MessageTooBig
 from pulsar_spark.payloads.keys import CryptoKeyReader, private_key, public_key
@@ -79,7 +79,7 @@ class Decryptor:
     def __init__(self, key_reader: CryptoKeyReader | None, clock: Callable[[], float] = time.monotonic):
         self._reader, self._clock = key_reader, clock
         self._lock = threading.Lock()
-        self._ciphers: OrderedDict[bytes, tuple[float, object]] = OrderedDict()
+        self._ciphers: OrderedDict[bytes, tuple[float, Any]] = OrderedDict()
 
     def decrypt(self, payload: bytes, keys: Iterable[EncryptionKey], param: bytes | None) -> bytes:
         """The payload; :class:`CryptoError` with a reason for each key."""
@@ -92,36 +92,37 @@ class Decryptor:
         reasons = []
         for each in keys:
             try:
-                return _decrypted(self._cipher(each), payload, param)
+                return _decrypted(self._cipher(each, self._reader), payload, param)
             except CryptoError as failed:
                 reasons.append(f"{each.key!r}: {failed}")
         raise CryptoError(f"the message cannot be decrypted with any of its keys ({'; '.join(reasons)})")
 
-    def _cipher(self, wrapped: EncryptionKey) -> object:
+    def _cipher(self, wrapped: EncryptionKey, reader: CryptoKeyReader) -> Any:
         now = self._clock()
         with self._lock:
             since, cipher = self._ciphers.pop(wrapped.value, (now, None))
         if cipher is None or now - since >= DATA_KEY_SECONDS:
-            cipher = self._unwrapped(wrapped)
+            cipher = _unwrapped(wrapped, reader)
         with self._lock:
             self._ciphers[wrapped.value] = now, cipher
             while len(self._ciphers) > _KNOWN_KEYS:
                 self._ciphers.popitem(last=False)
         return cipher
 
-    def _unwrapped(self, wrapped: EncryptionKey) -> object:
-        key = private_key(self._reader, wrapped.key, wrapped.metadata)
-        aesgcm, oaep, _ = _algorithms()
-        try:
-            return aesgcm(key.decrypt(wrapped.value, oaep))
-        except ValueError:
-            raise CryptoError(
-                "the data key was not wrapped for this private key, or was changed: give the key that belongs to the "
-                "producer's public key"
-            ) from None
+
+def _unwrapped(wrapped: EncryptionKey, reader: CryptoKeyReader) -> Any:
+    key = private_key(reader, wrapped.key, wrapped.metadata)
+    aesgcm, oaep, _ = _algorithms()
+    try:
+        return aesgcm(key.decrypt(wrapped.value, oaep))
+    except ValueError:
+        raise CryptoError(
+            "the data key was not wrapped for this private key, or was changed: give the key that belongs to the "
+            "producer's public key"
+        ) from None
 
 
-def _decrypted(cipher: object, payload: bytes, param: bytes) -> bytes:
+def _decrypted(cipher: Any, payload: bytes, param: bytes) -> bytes:
     _, _, invalid_tag = _algorithms()
     try:
         return cipher.decrypt(param, payload, None)

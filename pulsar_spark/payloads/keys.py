@@ -8,7 +8,7 @@ errors.
 import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pulsar_spark.errors import CryptoError, InvalidConfiguration
 
@@ -70,7 +70,7 @@ class CryptoKeyReader:
         return _file(self.private_key_path)
 
 
-def public_key(reader: CryptoKeyReader, name: str) -> tuple[object, dict[str, str]]:
+def public_key(reader: CryptoKeyReader, name: str) -> tuple[Any, dict[str, str]]:
     """The public key and its metadata; :class:`CryptoError` without a usable one."""
     info = _key_of(reader.get_public_key, name, {}, "public")
     serialization, _ = _cryptography()
@@ -87,7 +87,7 @@ def public_key(reader: CryptoKeyReader, name: str) -> tuple[object, dict[str, st
     return _rsa(key, "public", name), dict(info.metadata or {})
 
 
-def private_key(reader: CryptoKeyReader, name: str, metadata: Mapping[str, str]) -> object:
+def private_key(reader: CryptoKeyReader, name: str, metadata: Mapping[str, str]) -> Any:
     """The private key; :class:`CryptoError` without a usable one."""
     info = _key_of(reader.get_private_key, name, dict(metadata), "private")
     _cryptography()
@@ -99,7 +99,7 @@ def private_key(reader: CryptoKeyReader, name: str, metadata: Mapping[str, str])
 
 
 @lru_cache(maxsize=16)
-def _parsed(pem: bytes) -> object:
+def _parsed(pem: bytes) -> Any:
     """Parse a private key, cached because checking one is slow."""
     serialization, _ = _cryptography()
     return serialization.load_pem_private_key(pem, password=None)
@@ -130,7 +130,7 @@ def _file(path: str) -> bytes:
         return file.read()
 
 
-def _rsa(key: object, kind: str, name: str) -> object:
+def _rsa(key: Any, kind: str, name: str) -> Any:
     _, rsa = _cryptography()
     if not isinstance(key, rsa.RSAPublicKey | rsa.RSAPrivateKey):
         raise CryptoError(

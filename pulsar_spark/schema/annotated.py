@@ -6,7 +6,7 @@ import enum
 import inspect
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pulsar_spark.schema.record import Record
 
@@ -55,7 +55,7 @@ def _value(hint: object, value: object) -> object:
     if origin in (typing.Union, types.UnionType):
         return _value(_arm(arguments, value), value)
     if isinstance(value, dict):
-        if _is_class_of_fields(hint):
+        if isinstance(hint, type) and _is_class_of_fields(hint):
             return instance_of(hint, value)
         if isinstance(origin, type) and issubclass(origin, Mapping) and arguments:
             return {_key(arguments[0], name): _value(arguments[1], each) for name, each in value.items()}
@@ -70,9 +70,7 @@ def _value(hint: object, value: object) -> object:
 
 
 def _sequence(kind: object, arguments: tuple, values: list) -> object:
-    if not isinstance(kind, type) or not issubclass(
-        kind, (list, tuple, set, frozenset, typing.get_origin(typing.Iterable))
-    ):
+    if not isinstance(kind, type) or not issubclass(kind, (list, tuple, set, frozenset, Iterable)):
         return values
     if kind is tuple and arguments and Ellipsis not in arguments:
         hints = [*arguments, *[None] * len(values)]
@@ -112,5 +110,5 @@ def _arm(arms: tuple, value: object) -> object:
     return fitting[0] if fitting else bytes if bytes in arms else None
 
 
-def _names(cls: type) -> set[str]:
-    return {field.name for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set(cls._fields)
+def _names(cls: typing.Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {*cls._fields}

@@ -6,11 +6,9 @@ given as the member's value.
 """
 
 from abc import ABC, abstractmethod
+from builtins import type as Class  # inside a field ``type`` is its method
 from enum import Enum
 from typing import Any
-
-Class = type
-"""``type`` inside a field is its method."""
 
 
 class Field(ABC):

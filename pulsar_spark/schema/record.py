@@ -15,7 +15,7 @@ definitions lack inherited fields.
 """
 
 from collections.abc import Iterator
-from enum import Enum, EnumMeta
+from enum import Enum
 from typing import Any, ClassVar
 
 from pulsar_spark.schema.fields import Array, Class, CustomEnum, Field, Map
@@ -34,7 +34,7 @@ class RecordMeta(type):
 
 def _fields_among(members: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in members.items():
-        if isinstance(value, EnumMeta):
+        if isinstance(value, type) and issubclass(value, Enum):
             value = CustomEnum(value)
         elif isinstance(value, RecordMeta):
             value = value()
@@ -51,6 +51,9 @@ class Record(metaclass=RecordMeta):
     """
 
     __slots__ = ("_default", "_required_default", "_required", "__dict__")
+    _default: Any
+    _required_default: bool
+    _required: bool
 
     _avro_namespace: ClassVar[str | None] = None
     _sorted_fields: ClassVar[bool] = False
@@ -114,7 +117,7 @@ class Record(metaclass=RecordMeta):
         """The name of the record, as for a field's type."""
         return type(self).__name__
 
-    def python_type(self) -> "Class[Record]":
+    def python_type(self) -> Class:
         """The Python class of the values, as for a field."""
         return type(self)
 

@@ -63,10 +63,9 @@ class Schema(ABC):
 
     def __eq__(self, other: object) -> bool:
         """Equal kind, class and definition."""
-        if type(self) is not type(other):
+        if type(self) is not type(other) or not isinstance(other, Schema):
             return NotImplemented
-        theirs = (other._record_cls, other._schema_info)  # type: ignore[attr-defined]
-        return (self._record_cls, self._schema_info) == theirs
+        return (self._record_cls, self._schema_info) == (other._record_cls, other._schema_info)
 
     def __hash__(self) -> int:
         return hash((type(self), self._record_cls, self._schema_info))
@@ -142,7 +141,7 @@ class JsonSchema(Schema):
         if self._record_cls is None and not isinstance(obj, dict):
             raise ValueError("If using the custom schema, the record data should be dict type.")
         self._validate_object_type(obj)
-        plain = to_json(obj, self._parsed) if self._has_logical_types else _plain(obj)
+        plain = to_json(obj, self._parsed) if self._parsed is not None and self._has_logical_types else _plain(obj)
         return json.dumps(plain, default=_plain, indent=True).encode("utf-8")
 
     def decode(self, data: bytes) -> Any:

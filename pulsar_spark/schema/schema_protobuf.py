@@ -14,7 +14,9 @@ from pulsar_spark.schema.schema import Schema
 class ProtobufNativeSchema(Schema):
     """Protocol Buffers messages of the generated class ``record_cls``."""
 
-    def __init__(self, record_cls: type) -> None:
+    _record_cls: Any
+
+    def __init__(self, record_cls: Any) -> None:
         try:
             from google.protobuf.message import Message
         except ImportError as missing:
@@ -24,7 +26,7 @@ class ProtobufNativeSchema(Schema):
             ) from missing
         if not (isinstance(record_cls, type) and issubclass(record_cls, Message)):
             raise TypeError(f"record_cls must be a protobuf Message subclass, got {record_cls!r}")
-        super().__init__(record_cls, SchemaType.PROTOBUF_NATIVE, _definition(record_cls.DESCRIPTOR), "PROTOBUF_NATIVE")
+        super().__init__(record_cls, SchemaType.PROTOBUF_NATIVE, _definition(record_cls), "PROTOBUF_NATIVE")
 
     def encode(self, obj: Any) -> bytes:
         self._validate_object_type(obj)
@@ -37,9 +39,10 @@ class ProtobufNativeSchema(Schema):
         return f"ProtobufNativeSchema({self._record_cls.__name__})"
 
 
-def _definition(descriptor: Any) -> dict[str, str]:
+def _definition(record_cls: Any) -> dict[str, str]:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+    descriptor = record_cls.DESCRIPTOR
     files: dict[str, Any] = {}
     _collect(descriptor.file, files)
     described = FileDescriptorSet()

@@ -12,7 +12,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.client.sending.producer_settings import check_producer_settings
+from pulsar_spark.client.sending.producer_settings import producer_settings
 from pulsar_spark.client.sending.producing import ProducerOpening
 from pulsar_spark.storage.topics import exclusive
 from pulsar_spark.storage.topics.producers import TopicProducers
@@ -31,7 +31,7 @@ def opening(client, name: str) -> ProducerOpening:
     given = inspect.signature(pulsar.Client.create_producer).parameters
     defaults = {key: each.default for key, each in given.items() if key not in ("self", "topic")}
     options = {**defaults, "producer_name": name, "access_mode": MODE.WaitForExclusive}
-    return ProducerOpening(client, "t", check_producer_settings(**options))
+    return ProducerOpening(client, "t", producer_settings(options))
 
 
 def test_an_exclusive_producer_is_alone(lonely_client):

@@ -83,7 +83,7 @@ class AcknowledgementTracker:
 
     def acknowledge(
         self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None
-    ) -> tuple[bool, Receipt | None]:
+    ) -> tuple[bool | int, Receipt | None]:
         """Acknowledge one message, or an entry with batch index -1; return whether the entry is complete, and the
         receipt.
         """
@@ -210,7 +210,8 @@ class AcknowledgementTracker:
         """
         is_first = not self._unseen
         self._unseen.add(position)
-        self._key_order.give_back((position,), key_place)
+        if self._key_order is not None:
+            self._key_order.give_back((position,), key_place)
         if is_first:
             self._gather(SPACING)
 

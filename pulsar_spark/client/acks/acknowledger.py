@@ -58,8 +58,8 @@ class Acknowledger:
     def _look_again(messages: list[Message | MessageId], places: list[Place]) -> None:
         """Recheck queued messages, because they may include messages acknowledged before they were handed out."""
         for message, place in zip(messages, places, strict=True):
-            is_ours = isinstance(message, Message) and message._delivery is not None
-            if not is_ours or message._delivery.subscription is not place.subscription:
+            delivery = message._delivery if isinstance(message, Message) else None
+            if delivery is None or delivery.subscription is not place.subscription:
                 place.subscription.look_again()
 
     def _acknowledge(self, place: Place, properties: dict[str, str] | None) -> Receipt | None:
@@ -102,8 +102,8 @@ class Acknowledger:
             delay_ms = max(MIN_NEGATIVE_ACK_MS, self._settings.negative_ack_redelivery_delay_ms)
         else:
             delay_ms = backoff.delay_ms(message.redelivery_count() if isinstance(message, Message) else 0)
-        is_received = isinstance(message, Message) and message._delivery is not None
-        subscription.give_back({position}, delay_ms, message if is_received else None)
+        received = message if isinstance(message, Message) and message._delivery is not None else None
+        subscription.give_back({position}, delay_ms, received)
         if self._unacked is not None:
             self._unacked.remove(subscription, position)
 
@@ -132,9 +132,9 @@ class Acknowledger:
             if reply.error is not None:
                 raise reply.error
 
-    def give_back_expired(self) -> None:
+    def give_back_expired(self, unacked: UnackedTracker) -> None:
         """Give back entries whose acknowledgement timeout has passed."""
-        for subscription, positions in self._unacked.take_expired().items():
+        for subscription, positions in unacked.take_expired().items():
             subscription.give_back(positions, 0)
 
     def _wait(self, receipts: list[Receipt | None]) -> None:

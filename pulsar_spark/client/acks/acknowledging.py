@@ -3,17 +3,11 @@
 Acknowledgements of messages received here are noted and processed by hundreds (``pending_acks``).
 """
 
-from typing import Any
+from collections.abc import Callable
 
 from pulsar_spark.client.acks.acknowledger import Acknowledger
 from pulsar_spark.client.acks.unacked import UnackedTracker
-from pulsar_spark.client.arguments import (
-    check_kept_properties,
-    check_type,
-    check_type_or_none,
-    interrupted,
-    public_call,
-)
+from pulsar_spark.client.arguments import check_kept_properties, check_type, interrupted, public_call
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.receiver import Receiver
 from pulsar_spark.client.subscribing.letters import LONGEST_DELAY_MS, Letters
@@ -38,7 +32,7 @@ class Acknowledging:
     _letters: Letters | None
     _unacked: UnackedTracker | None
     _subscriptions: list[PartitionSubscription]
-    subscription_name: Any
+    subscription_name: Callable[[], str]
 
     def acknowledge(self, message: Message | MessageId | list, properties: dict | None = None) -> None:
         """Acknowledge one *message* or a list of messages. Of a batch only that message is acknowledged, unless the id
@@ -69,8 +63,8 @@ class Acknowledging:
 
     def _append(self, messages: list) -> bool:
         """:meth:`acknowledge` all *messages* at once, if all were received here."""
-        deliveries = [type(each) is Message and each._block.delivery for each in messages]
-        if not all(delivery and delivery.pending_acks.owner is self for delivery in deliveries):
+        deliveries = [each._block.delivery for each in messages if type(each) is Message]
+        if len(deliveries) < len(messages) or not all(each and each.pending_acks.owner is self for each in deliveries):
             return False
         for message, delivery in zip(messages, deliveries):
             delivery.pending_acks.append(message)
@@ -131,21 +125,22 @@ class Acknowledging:
         self, message: Message | list, delay_millis: int | None, properties: dict | None, *, is_cumulative: bool
     ) -> None:
         self._receiver.check_open()
-        if self._letters is None:
+        letters = self._letters
+        if letters is None:
             raise InvalidConfiguration(
                 f"subscription {self.subscription_name()!r} has no retry letter topic: subscribe with retry_enable=True"
             )
         messages = message if isinstance(message, list) else [message]
         for each in messages:
             check_type(Message, each, "message")
-        check_type_or_none(int, delay_millis, "delay_millis")
+        check_type(int | None, delay_millis, "delay_millis")
         check_kept_properties(properties)
         delay_ms = max(0, delay_millis or 0)
         if delay_ms > LONGEST_DELAY_MS:
             raise ValueError(f"argument delay_millis: {delay_millis} is above {LONGEST_DELAY_MS}")
         self._acknowledger.reconsume_later(
             messages,
-            lambda each, place: self._letters.of(
+            lambda each, place: letters.of(
                 each, str(place.subscription.topic.name), delay_ms, properties, is_cumulative=is_cumulative
             ),
         )
@@ -162,8 +157,8 @@ class Acknowledging:
             self._channel.submit([row], is_urgent=True, committed=committed)
 
     def _redeliver_expired(self) -> None:
-        if not self._receiver.is_closed:
-            self._acknowledger.give_back_expired()
+        if not self._receiver.is_closed and self._unacked is not None:
+            self._acknowledger.give_back_expired(self._unacked)
             self._channel.call_later(UNACKED_TICK, self._redeliver_expired)
 
     def _forget_unacked_entry(self, subscription: PartitionSubscription, position: int) -> None:

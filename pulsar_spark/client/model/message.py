@@ -279,7 +279,7 @@ class RoutedMessage:
         self._schema = schema
 
     def data(self) -> bytes:
-        return b"" if self._message.payload is None else self._message.payload
+        return bytes(self._message.payload or b"")
 
     def value(self) -> Any:
         return self._schema.decode_message(self)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any
 
-from pulsar_spark.client.arguments import check_type_or_none, given
+from pulsar_spark.client.arguments import check_type, given
 from pulsar_spark.client.model.enums import KeySharedMode
 from pulsar_spark.protocol.keys.key_shared import AUTO_SPLIT, STICKY
 from pulsar_spark.protocol.keys.sticky_key import DEFAULT_RANGE_SIZE
@@ -36,7 +36,7 @@ class ConsumerDeadLetterPolicy:
             ("initial_subscription_name", initial_subscription_name),
             ("retry_letter_topic", retry_letter_topic),
         ):
-            check_type_or_none(str, text, name)
+            check_type(str | None, text, name)
         self.max_redeliver_count = max_redeliver_count
         self.retry_letter_topic = retry_letter_topic or ""
         self.dead_letter_topic = dead_letter_topic or ""
@@ -184,7 +184,7 @@ def _sticky_ranges(given_ranges: object) -> list[tuple[int, int]]:
     return ranges
 
 
-def _pair(value: object) -> tuple[int, int]:
+def _pair(value: Any) -> tuple[int, int]:
     try:
         first, last = map(index, value)
     except (TypeError, ValueError):

@@ -17,6 +17,9 @@ from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.topics.topics import Topic
 
+Spans = list[tuple[int, int]]
+"""Stretches, first and last included."""
+
 
 class LogChunks:
     """The chunks of one partition; *earlier* gives the relevant runs before a ledger. Only runs with possible chunks
@@ -26,11 +29,11 @@ class LogChunks:
     def __init__(self, topic: Topic, entries: EntryReader, earlier: Callable[[int], Iterator[Run]]):
         self._earlier, self._ledgers, self._is_begun = earlier, PartitionLedgers(), False
         self._last: tuple[Run, Run] | None = None
-        """The run that was asked about last, and what was added for it."""
+        """The latest run of :meth:`joining`, and what was added for it."""
         self._groups = ChunkGroups(topic.path, self._ledgers)
         self._chunked = ChunkedMessages(topic.path, entries, lambda spans: self._ledgers.spans_of(spans))
 
-    def joining(self, run: Run) -> tuple[Joining, int, list[tuple[int, int]]]:
+    def joining(self, run: Run) -> tuple[Joining, int, Spans]:
         """For the next run with possible chunks: what joins its messages, the offset from entry ids to its positions,
         and its entry ids except chunks that complete no message. May be retried with the same run.
         """

@@ -8,11 +8,13 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.model.message import Block, Message
-from pulsar_spark.client.readers.log_chunks import LogChunks, chunk_runs_before
+from pulsar_spark.client.readers.log_chunks import LogChunks, Spans, chunk_runs_before
+from pulsar_spark.client.readers.start import Start
 from pulsar_spark.client.readers.topic_log import TopicLog, last_message_id
 from pulsar_spark.client.receiving.joining import Joining
 from pulsar_spark.client.schema.payloads import PayloadOpener
@@ -33,16 +35,22 @@ from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.schema import Schema
 from pulsar_spark.storage.compaction.compacted import CompactedView
-from pulsar_spark.storage.ledgers.publish_times import first_of_run_published_at
 from pulsar_spark.storage.store.away import is_away, root_away
 from pulsar_spark.storage.topics.topics import Topic
 
 FIRST_WAIT, LONGEST_WAIT = 0.005, 0.05
 _T = TypeVar("_T")
-_NOT_NOW = object()
-"""Stands for a message while the root is away."""
+_Read = Message | MessagesLost | UnreadableMessage
+"""A message, or an error in its place."""
 _FAILED = PulsarSparkError, OSError, DeltaError
 """Errors of reading, also while the root is away."""
+
+
+class _NotNow:
+    """Stands for a message while the root is away."""
+
+
+_NOT_NOW = _NotNow()
 
 
 class Reader(Described):
@@ -67,7 +75,7 @@ class Reader(Described):
         self._partitions = partitions
         self._topic_name = topic_name
         self._names = {partition: str(topic.name.partition(partition)) for partition in partitions}
-        self._opener, self._of_blocks = opener, {"schema": schema, "topic_id": topic.topic_id}
+        self._opener, self._schema = opener, schema
         self._is_inclusive = is_inclusive
         self._view = CompactedView(topic.path) if is_read_compacted else None
         is_whole = bool(topic.partitions) and topic.name.partition_index < 0 and topic_name == str(topic.name)
@@ -102,26 +110,25 @@ class Reader(Described):
         with self._lock:
             if messageid == MessageId.latest and self._is_inclusive and len(self._partitions) == 1:
                 messageid = last_message_id(self._topic, self._partitions[0], self._client._ledgers.of(self._topic))
-            self._next = None
-            self._start_id = self._start_time = None
-            self._begun: set[int] = set()
+            self._next: _Read | None = None
+            self._start = Start(self._topic)
             self._chunks = {partition: self._chunks_of(partition) for partition in self._partitions}
             if messageid == MessageId.latest:
                 self._log.start_at_end()
                 self._messages = self._read([])
                 return
             if isinstance(messageid, int):
-                self._start_time, self._start_end = EPOCH + timedelta(milliseconds=messageid), self._log.latest()
+                self._start = Start(self._topic, time=EPOCH + timedelta(milliseconds=messageid), end=self._log.latest())
             elif messageid != MessageId.earliest:
                 if messageid.partition() not in self._partitions:
                     raise InvalidConfiguration(
                         f"message id {messageid} belongs to no partition that is read: read {self._names} "
                         "from the earliest or latest, or one partition by its name"
                     )
-                self._start_id = messageid
-            first = 1 if self._start_id is None else self._start_id.ledger_id()
+                self._start = Start(self._topic, messageid, is_inclusive=self._is_inclusive)
+            first = self._start.first_ledger
             if self._view is None:
-                self._messages = self._read(self._log.start_at(first, published_since=self._start_time))
+                self._messages = self._read(self._log.start_at(first, published_since=self._start.time))
             else:
                 self._messages = self._read_compacted(self._view, first)
 
@@ -182,16 +189,16 @@ class Reader(Described):
             interrupts.pause(self._closing.wait, wait if left is None else min(wait, left), since)
             wait = min(2 * wait, LONGEST_WAIT)
 
-    def _peek(self) -> Message | MessagesLost | UnreadableMessage | None:
+    def _peek(self) -> _Read | None:
         if self._next is None:
             found = next(self._messages, None)
             if found is None and self._log.has_more():
                 self._messages = self._read(self._log.next_runs())
                 found = next(self._messages, None)
-            self._next = None if found is _NOT_NOW else found
+            self._next = None if isinstance(found, _NotNow) else found
         return self._next
 
-    def _when_there(self, read: Callable[[], Iterator[_T]]) -> Iterator[_T | object]:
+    def _when_there(self, read: Callable[[], Iterator[_T]]) -> Iterator[_T | _NotNow]:
         """The items of *read*, and ``_NOT_NOW`` while the root is away; then it reads again from the same place."""
         given = 0
         while True:
@@ -209,50 +216,60 @@ class Reader(Described):
         earlier = partial(chunk_runs_before, self._topic, partition, self._client._ledgers.of(self._topic))
         return LogChunks(self._topic, self._entries, earlier)
 
-    def _read(self, runs: Iterable[tuple[int, Run]]) -> Iterator[Message | MessagesLost | UnreadableMessage]:
+    def _read(self, runs: Iterable[tuple[int, Run]]) -> Iterator[_Read | _NotNow]:
         for partition, run in runs:
             if partition not in self._chunks:  # added since
                 self._names[partition] = str(self._topic.name.partition(partition))
                 self._chunks[partition] = self._chunks_of(partition)
             for wanted in self._when_there(partial(self._wanted, partition, run)):
-                if wanted is _NOT_NOW:
-                    yield _NOT_NOW
+                if isinstance(wanted, _NotNow):
+                    yield wanted
                 else:
                     yield from self._when_there(partial(self._of_run, partition, *wanted))
 
-    def _wanted(self, partition: int, run: Run) -> Iterator[tuple]:
+    def _wanted(self, partition: int, run: Run) -> Iterator[tuple[Run, Joining | None, int, Spans | None]]:
         """The arguments of :meth:`_of_run` for *run*; nothing if none of it is wanted."""
-        chunking = self._chunks[partition].joining(run) if run.has_chunks else (None, 0, None)
-        wanted = self._from_time(partition, run)
+        joining, shift, others = self._chunks[partition].joining(run) if run.has_chunks else (None, 0, None)
+        wanted = self._start.rest_of(partition, run)
         if wanted is not None:
-            yield wanted, *chunking
+            yield wanted, joining, shift, others
 
     def _of_run(
-        self, partition: int, run: Run, chunked: Joining | None, to_position: int, others: list[tuple[int, int]] | None
-    ) -> Iterator[Message | MessagesLost | UnreadableMessage]:
-        start = self._start_id
-        if start is not None and (partition, run.ledger_id) == (start.partition(), start.ledger_id()):
-            run = run.from_entry(start.entry_id())
-            if run is None:
-                return
+        self, partition: int, run: Run, chunked: Joining | None, to_position: int, others: Spans | None
+    ) -> Iterator[_Read]:
+        part = self._start.from_message(partition, run)
+        if part is None:
+            return
         try:
-            shift = run.to_position
+            shift = part.to_position
             spans = None if others is None else [(first + shift, last + shift) for first, last in others]
-            for rows in self._entries.rows_of(self._topic.path, run, spans):
-                block = Block(rows, self._names[partition], partition, run.ledger_id, **self._of_blocks)
+            for rows in self._entries.rows_of(self._topic.path, part, spans):
+                block = self._block(rows, partition, part.ledger_id)
                 for index in range(len(block)):
                     message = Message(block, index)
-                    if not self._is_after_start(message, partition, run.ledger_id):
+                    if not self._start.is_reached(partition, message, part.ledger_id):
                         continue
                     if chunked is not None and message._is_chunk():
-                        message = chunked.message(message, message._field("entry_id") + to_position)
-                    error = message._open(self._opener) if isinstance(message, Message) else None
-                    if message is not None and not (error and self._opener.discards(error)):
-                        yield error or message
+                        yield from self._shown(chunked.message(message, message._field("entry_id") + to_position))
+                    else:
+                        yield from self._shown(message)
         except MessagesLost as lost:
             yield lost
 
-    def _read_compacted(self, view: CompactedView, first: int) -> Iterator[Message | MessagesLost | UnreadableMessage]:
+    def _shown(self, found: Message | MessagesLost | None) -> Iterator[_Read]:
+        """The message, decoded, or the error in its place; nothing for a message to discard."""
+        if not isinstance(found, Message):
+            yield from () if found is None else (found,)
+            return
+        error = found._open(self._opener)
+        if error is None or not self._opener.discards(error):
+            yield error or found
+
+    def _block(self, rows: pa.Table, partition: int, ledger_id: int | None = None) -> Block:
+        name, topic_id = self._names[partition], self._topic.topic_id
+        return Block(rows, name, partition, ledger_id, schema=self._schema, topic_id=topic_id)
+
+    def _read_compacted(self, view: CompactedView, first: int) -> Iterator[_Read | _NotNow]:
         """The compacted messages from ledger *first* on, then those after the horizons; in the new view if the topic
         is compacted again meanwhile.
         """
@@ -267,8 +284,7 @@ class Reader(Described):
                 partition = compacted[0]
                 passed[partition] = view.horizon(partition)
                 for rows in view.rows_after(partition, begins[partition], positions[partition]):
-                    block = Block(rows, self._names[partition], partition, **self._of_blocks)
-                    yield from self._compacted(block, partition)
+                    yield from self._compacted(self._block(rows, partition), partition)
                     positions[partition] = rows["position"][-1].as_py()
                 begins[partition] = passed[partition] + 1
             except _FAILED as error:
@@ -277,56 +293,17 @@ class Reader(Described):
                 elif not isinstance(error, FileNotFoundError) or not view.look():
                     raise  # otherwise the file left the view, and there is a newer one
         first_uncompacted = min([max(first, passed.get(partition, 0) + 1) for partition in self._partitions])
-        for runs in self._when_there(lambda: iter([self._log.start_at(first_uncompacted, passed, self._start_time)])):
-            if runs is _NOT_NOW:
-                yield _NOT_NOW
+        for runs in self._when_there(lambda: iter([self._log.start_at(first_uncompacted, passed, self._start.time)])):
+            if isinstance(runs, _NotNow):
+                yield runs
             else:
                 yield from self._read(runs)
 
-    def _compacted(self, block: Block, partition: int) -> Iterator[Message | UnreadableMessage]:
-        for index in range(self._first_from_time(block, partition), len(block)):
+    def _compacted(self, block: Block, partition: int) -> Iterator[_Read]:
+        for index in range(self._start.first_of(partition, block), len(block)):
             message = Message(block, index)
-            if self._is_after_start(message, partition, message._field("ledger_id")):
-                error = message._open(self._opener)
-                if not (error and self._opener.discards(error)):
-                    yield error or message
-
-    def _first_from_time(self, block: Block, partition: int) -> int:
-        """:meth:`_from_time` for compacted messages: the index of the first."""
-        if self._start_time is None or partition in self._begun:
-            return 0
-        ledger_ids, positions = block.column("ledger_id"), block.column("position")
-        for index, published in enumerate(block.column("publish_time")):
-            if published >= self._start_time or ledger_ids[index] > self._start_end:
-                self._begun.add(partition)
-                return positions.index(positions[index])
-        return len(block)
-
-    def _from_time(self, partition: int, run: Run) -> Run | None:
-        """The part of *run* from the first entry published at or after the sought time, or None; then everything
-        later.
-        """
-        if self._start_time is None or partition in self._begun or run.ledger_id > self._start_end:
-            return run
-        by_entry = run._replace(first_position=run.first_entry_id)  # it may not be numbered yet
-        first = first_of_run_published_at(self._topic.path, by_entry, self._start_time)
-        if first is None:
-            return None
-        self._begun.add(partition)
-        return run.from_entry(first)
-
-    def _is_after_start(self, message: Message, partition: int, ledger_id: int) -> bool:
-        start = self._start_id
-        if start is None or partition != start.partition():
-            return True
-        if ledger_id > start.ledger_id():
-            self._start_id = None
-            return True
-        here, there = message._field("entry_id"), start.entry_id()
-        batch_index = message._field("batch_index")
-        if here == there and batch_index is not None and start.batch_index() >= 0:
-            here, there = batch_index, start.batch_index()
-        return here > there or (self._is_inclusive and here == there)
+            if self._start.is_reached(partition, message, message._field("ledger_id")):
+                yield from self._shown(message)
 
     def _check_open(self) -> None:
         if self._closing.is_set():

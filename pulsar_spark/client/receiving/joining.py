@@ -43,7 +43,7 @@ class Joining:
         except UnreadableMessage as wrong:
             wrong = UnreadableMessage(f"{wrong}; acknowledge the message to skip it")
             return last._joined(None, first_chunk, unreadable(wrong, last.message_id().of_chunks(first_chunk)))
-        return None if payload is None else last._joined(payload, first_chunk)
+        return None if payload is None else last._joined(bytes(payload), first_chunk)
 
     def _message_id(self, block: Block, position: int) -> MessageId:
         ((run, _),) = self._chunked.spans_of([(position, position)])
@@ -55,6 +55,6 @@ def joining_of(subscription, delivery: Delivery, positions: range | np.ndarray) 
     """The :class:`Joining` of a delivery's chunked messages at *positions*."""
     first_chunks, topic = delivery.first_chunks, subscription.topic
     if first_chunks and len(positions) < delivery.entries:
-        first_chunks = {last: first_chunks[last] for last in positions.tolist() if last in first_chunks}
+        first_chunks = {last: first_chunks[last] for last in map(int, positions) if last in first_chunks}
     spans_of = partial(subscription.ledgers.spans_of, topic.topic_id, subscription.partition)
     return Joining(ChunkedMessages(topic.path, subscription.chunks, spans_of), first_chunks)

@@ -125,7 +125,7 @@ def await_numbering(ledgers: LedgerIndex, subscription: PartitionSubscription, l
     """
     topic, sleep, log = subscription.topic, interrupts.sleeper(), TableLog(subscription.topic.path)
     if not log.has(ledger_id) or not any(
-        int(added.partition_values.get("partition", -1)) == subscription.partition
+        int(added.partition_values.get("partition") or -1) == subscription.partition
         for added in log.commit(ledger_id).added
     ):
         return True

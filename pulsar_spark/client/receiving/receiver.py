@@ -55,7 +55,7 @@ class Receiver:
         self._read: list[Message] = []
         self._taken = 0
         self.ready: Iterator[Message] = iter(())
-        """The next messages, for who takes one that is there; behind the last there may be others."""
+        """Messages that can be taken at once; after the last there may be others."""
         self._without_queue: PartitionSubscription | None = None
         self._error: PulsarSparkError | None = None
         self._postponed: MessagesLost | UnreadableMessage | None = None
@@ -182,7 +182,8 @@ class Receiver:
 
     def take_batch(self, policy: ConsumerBatchReceivePolicy) -> list[Message]:
         """The messages of one batch receive policy: until its count, size or time."""
-        messages, size = [], 0
+        messages: list[Message] = []
+        size = 0
         deadline = None if policy.timeout_ms <= 0 else time.monotonic() + policy.timeout_ms / 1000
         while not 0 < policy.max_num_message <= len(messages) and not 0 < policy.max_num_bytes <= size:
             try:
@@ -263,7 +264,7 @@ class Receiver:
             except TopicNotFound:  # deleted; the broker will say so for all its deliveries
                 found = None
             except (PulsarSparkError, OSError, DeltaError) as error:
-                if is_away(self._current[0].subscription.topic.path):
+                if self._current is not None and is_away(self._current[0].subscription.topic.path):
                     self._wait_for_root()
                     return None
                 if isinstance(error, PulsarSparkError):
@@ -302,6 +303,8 @@ class Receiver:
 
     def _next_of_current(self) -> Message | MessagesLost | UnreadableMessage | None:
         """The next message of the current delivery, or an error in its place; None after the last."""
+        if self._current is None:
+            return None
         delivery, reads = self._current
         subscription = delivery.subscription
         while True:

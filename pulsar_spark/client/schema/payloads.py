@@ -5,9 +5,9 @@ names the message; so do payloads that cannot be decompressed, which Pulsar ackn
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pulsar_spark.client.arguments import check_type, check_type_or_none
+from pulsar_spark.client.arguments import check_type
 from pulsar_spark.client.model.enums import CompressionType, ConsumerCryptoFailureAction, ProducerCryptoFailureAction
 from pulsar_spark.errors import CryptoError
 from pulsar_spark.payloads.compression import compression_name
@@ -29,11 +29,11 @@ def payload_encoder(
     :class:`InvalidConfiguration` as ``public_key_names`` says, :class:`CryptoError` for a missing key.
     """
     check_type(CompressionType, compression_type, "compression_type")
-    check_type_or_none(CryptoKeyReader, crypto_key_reader, "crypto_key_reader")
+    check_type(CryptoKeyReader | None, crypto_key_reader, "crypto_key_reader")
     check_type(ProducerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
     names = public_key_names(encryption_key, has_reader=crypto_key_reader is not None)
     compression = compression_name(compression_type)
-    if not names:
+    if not names or crypto_key_reader is None:
         return AS_IT_IS if compression is None else PayloadEncoder(compression)
     return PayloadEncoder(
         compression,
@@ -52,8 +52,8 @@ class EncryptionContext:
     decrypt it.
     """
 
-    def __init__(self, field: Callable[[str], object], *, is_decryption_failed: bool):
-        self._fields = {name: field(name) for name in (*ENCODING_COLUMNS, "batch_size", "batch_index")}
+    def __init__(self, field: Callable[[str], Any], *, is_decryption_failed: bool):
+        self._fields: dict[str, Any] = {name: field(name) for name in (*ENCODING_COLUMNS, "batch_size", "batch_index")}
         self._is_decryption_failed = is_decryption_failed
 
     def keys(self) -> list[EncryptionKey]:
@@ -109,7 +109,7 @@ class PayloadOpener:
         crypto_key_reader: CryptoKeyReader | None = None,
         crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
     ):
-        check_type_or_none(CryptoKeyReader, crypto_key_reader, "crypto_key_reader")
+        check_type(CryptoKeyReader | None, crypto_key_reader, "crypto_key_reader")
         check_type(ConsumerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
         self._decoder, self._action = PayloadDecoder(crypto_key_reader), crypto_failure_action
 

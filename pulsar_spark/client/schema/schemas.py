@@ -41,9 +41,9 @@ class TopicSchemas:
         self._layout = layout
         self._table = SchemaTable(layout)
         self._written: dict[tuple[str, int], SchemaInfo] = {}
-        """By a topic's id: one that is deleted and made again under its name keeps other schemas."""
+        """By topic id and version: a topic that is deleted and made again under its name has another id."""
         self._ids: dict[str, tuple[str, float]] = {}
-        """By name, and until when that is believed."""
+        """By name, and until when the id is taken from here."""
 
     def version_for_producer(self, topic: Topic, schema: Schema) -> int | None:
         """The topic's version of a producer's *schema*, added if needed; None for a schema that is not kept.
@@ -103,12 +103,14 @@ class TopicSchemas:
         return topic_id
 
     def _version_of(self, topic_id: str | None, version: int) -> SchemaInfo | None:
-        if topic_id is not None and (topic_id, version) not in self._written:
+        if topic_id is None:
+            return None
+        if (topic_id, version) not in self._written:
             versions = {each.version: each.info for each in self._table.versions(topic_id) if not each.is_removed}
             if version not in versions:
                 return None  # not cached: it may be added later
             self._written[topic_id, version] = versions[version]
-        return self._written.get((topic_id, version))
+        return self._written[topic_id, version]
 
     def _keep(
         self, topic: Topic, info: SchemaInfo, properties: Mapping[str, str] | None = None, *, is_upload: bool = False

@@ -36,14 +36,25 @@ class Judged(NamedTuple):
     begun: dict[int, set[int]]
 
 
+class _Active(NamedTuple):
+    """Deduplication since a round, and the producer's sequence ids in the topic's log."""
+
+    since: int
+    ids: SequenceIds
+
+    def highest(self, partition: int, producer_name: str) -> tuple[str, int | None]:
+        """The transaction of a producer on a partition, and its highest sequence id."""
+        name = app_id(self.since, partition, producer_name)
+        return name, self.ids.highest.get(name)
+
+
 class Deduplication:
     """The deduplication of one producer; for one thread at a time."""
 
     def __init__(self, topic: Topic, producer_name: str, quota: BacklogQuota, *, is_interleaved: bool = False):
         self._topic, self._producer_name, self._quota = topic, producer_name, quota
         self._is_interleaved = is_interleaved
-        self._since: int | None = None
-        self._ids: SequenceIds | None = None
+        self._active: _Active | None = None
         self._begun: dict[int, set[int]] = {}
 
     def highest(self, partitions: list[int]) -> int | None:
@@ -51,22 +62,26 @@ class Deduplication:
         deduplication.
         """
         self._quota.look()
-        if not self._is_on():
+        active = self._look()
+        if active is None:
             return None
-        found = (self._ids.highest.get(self._app_id(partition)) for partition in partitions)
+        found = (active.highest(partition, self._producer_name)[1] for partition in partitions)
         return max((each for each in found if each is not None), default=None)
 
     def judge(self, entries: list[Entry]) -> Judged | None:
         """The part of *entries* to store; None without deduplication."""
-        if not self._is_on():
+        active = self._look()
+        if active is None:
             return None
         by_partition: dict[int, list[Outgoing]] = {}
         for entry in entries:
             by_partition.setdefault(entry.partition, []).extend(entry.messages)
-        transactions, begun, judged = {}, {}, {}
+        transactions: dict[str, int] = {}
+        begun: dict[int, set[int]] = {}
+        judged: dict[int, Iterator[bool]] = {}
         for partition, messages in by_partition.items():
-            name, before = self._app_id(partition), self._begun.get(partition, set())
-            highest = self._ids.highest.get(name)
+            before = self._begun.get(partition, set())
+            name, highest = active.highest(partition, self._producer_name)
             if not before and are_rising([each.sequence_id for each in messages], highest) and not _chunks(messages):
                 transactions[name] = messages[-1].sequence_id
                 judged[partition] = repeat(True)
@@ -79,8 +94,9 @@ class Deduplication:
                 transactions[name] = max(ended) if highest is None else max(highest, *ended)
             begun[partition], judged[partition] = begun_after(stored, before), iter(found)
         if not begun:
-            return Judged(self._ids.version, entries, transactions, None, begun)
-        flags, left = [], []
+            return Judged(active.ids.version, entries, transactions, None, begun)
+        flags: list[bool] = []
+        left: list[Entry] = []
         for entry in entries:
             of_entry = [next(judged[entry.partition]) for _ in entry.messages]
             flags += of_entry
@@ -89,11 +105,12 @@ class Deduplication:
             elif any(of_entry):
                 kept = [message for message, is_new in zip(entry.messages, of_entry, strict=True) if is_new]
                 left.append(entry._replace(messages=kept))
-        return Judged(self._ids.version, left, transactions, flags, begun)
+        return Judged(active.ids.version, left, transactions, flags, begun)
 
     def stored(self, judged: Judged, version: int) -> None:
         """Note that *judged* is committed."""
-        self._ids.committed(version, judged.transactions)
+        if self._active is not None:
+            self._active.ids.committed(version, judged.transactions)
         self._begun |= judged.begun
 
     def must_share(self, taken: list[Entry], entry: Entry) -> bool:
@@ -105,31 +122,30 @@ class Deduplication:
         lowest = min(message.sequence_id for message in entry.messages)
         return any(message.sequence_id > lowest for each in taken for message in each.messages)
 
-    def _is_on(self) -> bool:
+    def _look(self) -> _Active | None:
+        """The present state of the topic's log; None without deduplication."""
         since = self._quota.deduplication_since()
-        if since != self._since:
-            self._since, self._ids, self._begun = since, None, {}
+        if self._active is not None and self._active.since != since:
+            self._active, self._begun = None, {}
         if since is None:
-            return False
-        if self._ids is None:
+            return None
+        if self._active is None:
             begins, ends = prefix_since(since), f"/{encoded_name(self._producer_name)}"
-            self._ids = SequenceIds(
+            ids = SequenceIds(
                 self._topic.path,
                 lambda name: name.startswith(begins) and name.endswith(ends),
                 self._quota.inactivity_ms(),
             )
-        self._ids.catch_up()
-        return True
-
-    def _app_id(self, partition: int) -> str:
-        return app_id(self._since, partition, self._producer_name)
+            self._active = _Active(since, ids)
+        self._active.ids.catch_up()
+        return self._active
 
 
 def ids_of(
-    entries: list[Entry], are_new: list[bool], stored: Iterator[MessageId]
+    entries: list[Entry], are_new: list[bool] | None, stored: Iterator[MessageId]
 ) -> Iterator[tuple[Outgoing, MessageId]]:
     """Each message with its id: the next of *stored*, or one that names no entry."""
-    flags = iter(are_new)
+    flags = repeat(True) if are_new is None else iter(are_new)
     for entry in entries:
         for message in entry.messages:
             yield message, next(stored) if next(flags) else MessageId(entry.partition)
@@ -143,5 +159,5 @@ def _sent(message: Outgoing) -> Sent:
     columns = message.columns
     if not columns or "chunk_id" not in columns:
         return Sent(message.sequence_id)
-    chunk_id = columns["chunk_id"]
-    return Sent(message.sequence_id, chunk_id == 0, chunk_id == columns["num_chunks_from_msg"] - 1)
+    chunk_id, chunks = columns["chunk_id"], columns["num_chunks_from_msg"]
+    return Sent(message.sequence_id, chunk_id == 0, isinstance(chunks, int) and chunk_id == chunks - 1)

@@ -16,6 +16,7 @@ class MessageRouting:
     def __init__(self, settings: ProducerSettings, partitions: list[int], topic_name: str):
         self._settings, self._partitions, self._topic_name = settings, partitions, topic_name
         start = random.randrange(len(partitions))
+        self._router: SinglePartitionRouter | RoundRobinRouter
         if settings.message_routing_mode is PartitionsRoutingMode.UseSinglePartition:
             self._router = SinglePartitionRouter(start, scheme=settings.hashing_scheme)
         else:

@@ -44,7 +44,6 @@ class OpenBatches:
             closed += batches.close()
         elif not closed:
             self.is_waiting = not was_open
-            return closed
         return _as_entries(partition, closed)
 
     def close(self) -> list[Entry]:
@@ -53,7 +52,8 @@ class OpenBatches:
 
     def due(self, now: float) -> tuple[list[Entry], float | None]:
         """The entries whose delay has passed, and when the next one's passes."""
-        due, wake_at = [], None
+        due: list[Entry] = []
+        wake_at: float | None = None
         for partition, batches in self._batches.items():
             if batches.opened_at is None:
                 continue

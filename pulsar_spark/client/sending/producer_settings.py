@@ -2,9 +2,9 @@
 
 import uuid
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pulsar_spark.client.arguments import check_kept_properties, check_type, check_type_or_none, check_utf8
+from pulsar_spark.client.arguments import check_kept_properties, check_not_negative, check_types, check_utf8
 from pulsar_spark.client.model.enums import BatchingType, PartitionsRoutingMode, ProducerAccessMode
 from pulsar_spark.client.schema.payloads import AS_IT_IS, payload_encoder
 from pulsar_spark.payloads.encoding import PayloadEncoder
@@ -42,90 +42,49 @@ class ProducerSettings(NamedTuple):
         return self.max_pending_messages
 
 
-def check_producer_settings(
-    *,
-    producer_name,
-    schema,
-    initial_sequence_id,
-    send_timeout_millis,
-    compression_type,
-    max_pending_messages,
-    max_pending_messages_across_partitions,
-    block_if_queue_full,
-    batching_enabled,
-    batching_max_messages,
-    batching_max_allowed_size_in_bytes,
-    batching_max_publish_delay_ms,
-    chunking_enabled,
-    message_routing_mode,
-    lazy_start_partitioned_producers,
-    properties,
-    batching_type,
-    access_mode,
-    message_router,
-    hashing_scheme,
-    chunk_max_message_size,
-    encryption_key,
-    crypto_key_reader,
-    crypto_failure_action,
-) -> ProducerSettings:
-    """Check and collect the settings; ValueError for a wrong type, number or text, :class:`CryptoError` for a missing
-    public key.
+def producer_settings(given: dict[str, Any]) -> ProducerSettings:
+    """The settings in the arguments of ``create_producer``, by name; ValueError for a wrong type, number or text,
+    :class:`CryptoError` for a missing public key.
     """
-    check_type_or_none(str, producer_name, "producer_name")
-    check_utf8(producer_name or "", "producer_name")
-    check_type(Schema, schema, "schema")
-    check_type_or_none(int, initial_sequence_id, "initial_sequence_id")
-    for name, value in (
-        ("send_timeout_millis", send_timeout_millis),
-        ("max_pending_messages", max_pending_messages),
-        ("max_pending_messages_across_partitions", max_pending_messages_across_partitions),
-        ("batching_max_messages", batching_max_messages),
-        ("batching_max_allowed_size_in_bytes", batching_max_allowed_size_in_bytes),
-        ("batching_max_publish_delay_ms", batching_max_publish_delay_ms),
-    ):
-        check_type(int, value, name)
-        if value < 0:
-            raise ValueError(f"argument {name}: {value} is below 0")
-    for name, value in (
-        ("block_if_queue_full", block_if_queue_full),
-        ("batching_enabled", batching_enabled),
-        ("chunking_enabled", chunking_enabled),
-        ("lazy_start_partitioned_producers", lazy_start_partitioned_producers),
-    ):
-        check_type(bool, value, name)
-    check_type(PartitionsRoutingMode, message_routing_mode, "message_routing_mode")
-    check_type(BatchingType, batching_type, "batching_type")
-    check_type(ProducerAccessMode, access_mode, "access_mode")
-    check_type(HashingScheme, hashing_scheme, "hashing_scheme")
-    check_kept_properties(properties)
-    if message_router is not None and not callable(message_router):
-        raise ValueError("argument message_router: a function of a message and the number of partitions expected")
-    if message_routing_mode is PartitionsRoutingMode.CustomPartition and message_router is None:
-        raise ValueError("argument message_router: message_routing_mode CustomPartition needs one")
-    if batching_enabled and chunking_enabled:
-        raise ValueError("batching_enabled and chunking_enabled exclude each other")
-    check_type(int, chunk_max_message_size, "chunk_max_message_size")
-    if chunk_max_message_size == 0 or chunk_max_message_size < -1:
-        raise ValueError(f"argument chunk_max_message_size: {chunk_max_message_size} is neither above 0 nor -1")
-    return ProducerSettings(
-        schema,
-        producer_name or f"spark-{uuid.uuid4().hex[:12]}",
-        initial_sequence_id,
-        send_timeout_millis,
-        max_pending_messages,
-        max_pending_messages_across_partitions,
-        block_if_queue_full,
-        batching_enabled,
-        batching_max_messages,
-        batching_max_allowed_size_in_bytes,
-        batching_max_publish_delay_ms,
-        batching_type,
-        message_routing_mode,
-        message_router,
-        hashing_scheme,
-        chunking_enabled,
-        chunk_max_message_size,
-        payload_encoder(compression_type, encryption_key, crypto_key_reader, crypto_failure_action),
-        access_mode,
+    check_types(
+        given,
+        producer_name=str | None,
+        schema=Schema,
+        initial_sequence_id=int | None,
+        block_if_queue_full=bool,
+        batching_enabled=bool,
+        chunking_enabled=bool,
+        lazy_start_partitioned_producers=bool,
+        message_routing_mode=PartitionsRoutingMode,
+        batching_type=BatchingType,
+        access_mode=ProducerAccessMode,
+        hashing_scheme=HashingScheme,
+        chunk_max_message_size=int,
     )
+    check_not_negative(
+        given,
+        "send_timeout_millis",
+        "max_pending_messages",
+        "max_pending_messages_across_partitions",
+        "batching_max_messages",
+        "batching_max_allowed_size_in_bytes",
+        "batching_max_publish_delay_ms",
+    )
+    check_utf8(given["producer_name"] or "", "producer_name")
+    check_kept_properties(given["properties"])
+    router = given["message_router"]
+    if router is not None and not callable(router):
+        raise ValueError("argument message_router: a function of a message and the number of partitions expected")
+    if given["message_routing_mode"] is PartitionsRoutingMode.CustomPartition and router is None:
+        raise ValueError("argument message_router: message_routing_mode CustomPartition needs one")
+    if given["batching_enabled"] and given["chunking_enabled"]:
+        raise ValueError("batching_enabled and chunking_enabled exclude each other")
+    size = given["chunk_max_message_size"]
+    if size == 0 or size < -1:
+        raise ValueError(f"argument chunk_max_message_size: {size} is neither above 0 nor -1")
+    encoding = ("compression_type", "encryption_key", "crypto_key_reader", "crypto_failure_action")
+    own: dict[str, Any] = {
+        "producer_name": given["producer_name"] or f"spark-{uuid.uuid4().hex[:12]}",
+        "encoder": payload_encoder(*(given[name] for name in encoding)),
+    }
+    return ProducerSettings(**{name: own[name] if name in own else given[name] for name in ProducerSettings._fields})

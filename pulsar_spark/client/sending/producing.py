@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.model.enums import (
@@ -14,7 +15,7 @@ from pulsar_spark.client.model.enums import (
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.sending.access import LOOK_SECONDS, Access
 from pulsar_spark.client.sending.producer import Producer
-from pulsar_spark.client.sending.producer_settings import ProducerSettings, check_producer_settings
+from pulsar_spark.client.sending.producer_settings import ProducerSettings, producer_settings
 from pulsar_spark.link import interrupts
 from pulsar_spark.payloads.keys import CryptoKeyReader
 from pulsar_spark.protocol.topics.routing import HashingScheme
@@ -83,33 +84,8 @@ class Producing:
         ExclusiveWithFencing takes the topic over. From then on new Shared producers raise :class:`ProducerBusy`, and
         sends of earlier producers fail with :class:`ProducerFenced`.
         """
+        settings = producer_settings(locals())
         check_type(str, topic, "topic")
-        settings = check_producer_settings(
-            producer_name=producer_name,
-            schema=schema,
-            initial_sequence_id=initial_sequence_id,
-            send_timeout_millis=send_timeout_millis,
-            compression_type=compression_type,
-            max_pending_messages=max_pending_messages,
-            max_pending_messages_across_partitions=max_pending_messages_across_partitions,
-            block_if_queue_full=block_if_queue_full,
-            batching_enabled=batching_enabled,
-            batching_max_messages=batching_max_messages,
-            batching_max_allowed_size_in_bytes=batching_max_allowed_size_in_bytes,
-            batching_max_publish_delay_ms=batching_max_publish_delay_ms,
-            chunking_enabled=chunking_enabled,
-            message_routing_mode=message_routing_mode,
-            lazy_start_partitioned_producers=lazy_start_partitioned_producers,
-            properties=properties,
-            batching_type=batching_type,
-            access_mode=access_mode,
-            message_router=message_router,
-            hashing_scheme=hashing_scheme,
-            chunk_max_message_size=chunk_max_message_size,
-            encryption_key=encryption_key,
-            crypto_key_reader=crypto_key_reader,
-            crypto_failure_action=crypto_failure_action,
-        )
         return self._create_producer(topic, settings)
 
     @public_call
@@ -117,8 +93,8 @@ class Producing:
         """A separate step, because callers inspect the public method's code for its arguments."""
         return self._produce(ProducerOpening(self, topic, settings))
 
-    def _produce(self, opening: "ProducerOpening") -> Producer:
-        """Wait until the producer exists."""
+    def _produce(self, opening: "ProducerOpening") -> Any:
+        """Wait until the producer exists; asyncio's client returns *opening* instead."""
         sleep = interrupts.sleeper()
         with ExitStack() as undone:
             undone.callback(opening.give_up)

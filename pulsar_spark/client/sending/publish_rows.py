@@ -6,13 +6,14 @@ rounds need not read keys.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.client.sending.send_outcomes import ChunkedSend
+from pulsar_spark.client.sending.send_outcomes import ChunkedSend, Done
+from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.protocol.keys.sticky_key import sticky_key, sticky_key_hash
 from pulsar_spark.table_specs import DELIVERED, MESSAGE_KEYS, MESSAGES
 
@@ -31,7 +32,7 @@ class Outgoing(NamedTuple):
     publish_ms: int
     sequence_id: int
     deadline: float
-    done: Callable | None
+    done: Done | None
     columns: dict[str, object] | None = None
 
     def numbered(self, sequence_id: int) -> "Outgoing":
@@ -50,9 +51,9 @@ class Entry(NamedTuple):
     whole: ChunkedSend | None = None
 
     @property
-    def is_given_up(self) -> bool:
-        """Whether it is a chunk of a failed message."""
-        return self.whole is not None and self.whole.error is not None
+    def error(self) -> PulsarSparkError | None:
+        """The error of the message of which it is a chunk."""
+        return None if self.whole is None else self.whole.error
 
 
 class CommitPlaces(NamedTuple):
@@ -127,22 +128,22 @@ def _sticky_key_hashes(entries: list[Entry]) -> list[int]:
         keys = messages[0].partition_key, messages[0].ordering_key
         if (found := known.get(keys)) is None:
             partition_key, ordering_key = keys
-            key = sticky_key(partition_key, ordering_key=ordering_key and ordering_key.encode("utf-8"))
-            found = known[keys] = sticky_key_hash(key)
+            ordering = None if ordering_key is None else ordering_key.encode("utf-8")
+            found = known[keys] = sticky_key_hash(sticky_key(partition_key, ordering_key=ordering))
         hashes += [found] * len(messages)
     return hashes
 
 
-def unwritable_text(message: Outgoing) -> tuple[str, str] | tuple[None, None]:
+def unwritable_text(message: Outgoing) -> tuple[str, str] | None:
     """The name and value of a message's first text that is not valid UTF-8, such as half of a surrogate pair."""
     texts = [("partition key", message.partition_key), ("ordering key", message.ordering_key)]
     texts += [(f"property {name!r}", part) for name, value in message.properties or () for part in (name, value)]
-    for what, text in texts:
+    for name, text in texts:
         try:
             (text or "").encode()
         except UnicodeEncodeError:
-            return what, text
-    return None, None
+            return name, text or ""
+    return None
 
 
 def _times(milliseconds: list[int | None]) -> pa.Array:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pulsar_spark.client.sending.deduplication import Deduplication, Judged, ids_of
 from pulsar_spark.client.sending.publish_rows import Entry, Outgoing, publish_rows, unwritable_text
-from pulsar_spark.client.sending.send_outcomes import answer
+from pulsar_spark.client.sending.send_outcomes import Done, answer
 from pulsar_spark.errors import (
     AlreadyClosed,
     InvalidMessage,
@@ -38,6 +38,8 @@ from pulsar_spark.storage.topics.topics import Topic
 MAX_COMMIT_MESSAGES = 100_000
 MAX_COMMIT_BYTES = 64 * 1024 * 1024
 _RETRY_SECONDS = 0.2
+Answer = tuple[Done | None, PulsarSparkError | None, MessageId | None]
+"""A message's receiver, with its error or id."""
 
 
 class PublishRules(NamedTuple):
@@ -76,7 +78,7 @@ class Publisher(Worker):
         self._answered = answered
         self._deduplication, self._schema_version = rules.deduplication, rules.schema_version
         self._queue: deque[Entry] = deque()
-        self._callbacks: deque[Iterator[tuple[object, PulsarSparkError | None, MessageId | None]]] = deque()
+        self._callbacks: deque[Iterator[Answer]] = deque()
         self._table = SureAppend(topic.path, "publish_id", rules.check)
         self.grow(topic)
         self._under_way: list[Entry] = []
@@ -139,7 +141,8 @@ class Publisher(Worker):
                 self._condition.wait(None if wake_at is None else max(0.0, wake_at - time.monotonic()))
 
     def _take(self) -> list[Entry]:
-        taken, messages, size = [], 0, 0
+        taken: list[Entry] = []
+        messages = size = 0
         while self._queue:
             is_full = messages >= MAX_COMMIT_MESSAGES or size >= MAX_COMMIT_BYTES
             if is_full and not self._deduplication.must_share(taken, self._queue[0]):
@@ -152,23 +155,9 @@ class Publisher(Worker):
 
     def _publish(self, entries: list[Entry]) -> None:
         """Commit entries within their deadline; drop the remaining chunks of failed messages."""
-        for entry in (entry for entry in entries if entry.is_given_up):
-            self._fail([entry], entry.whole.error)
-        entries = [entry for entry in entries if not entry.is_given_up]
+        entries = self._without_failed(entries)
         if not entries:
             return
-        now = time.monotonic()
-        late = [entry for entry in entries if entry.messages[0].deadline <= now]
-        if late:
-            self._fail(
-                late,
-                Timeout(
-                    "the send timeout passed before the message could be written: give a longer send_timeout_millis"
-                ),
-            )
-            entries = [entry for entry in entries if entry.messages[0].deadline > now]
-            if not entries:
-                return
         try:
             try:
                 answers = self._store(entries)
@@ -183,7 +172,19 @@ class Publisher(Worker):
         self._callbacks.append(answers)
         self._settled([message for entry in entries for message in entry.messages], True)
 
-    def _store(self, entries: list[Entry]) -> Iterator[tuple[object, None, MessageId]]:
+    def _without_failed(self, entries: list[Entry]) -> list[Entry]:
+        """The entries without those whose deadline has passed, and without chunks of failed messages."""
+        now, left = time.monotonic(), []
+        late = Timeout("the send timeout passed before the message could be written: give a longer send_timeout_millis")
+        for entry in entries:
+            error = entry.error or (late if entry.messages[0].deadline <= now else None)
+            if error is None:
+                left.append(entry)
+            else:
+                self._fail([entry], error)
+        return left
+
+    def _store(self, entries: list[Entry]) -> Iterator[Answer]:
         """Commit the entries without duplicates; return the arguments of the callbacks lazily, because making all ids
         at once is slow.
         """
@@ -201,13 +202,7 @@ class Publisher(Worker):
         if judged is None or judged.are_new is None:
             messages = [message for entry in entries for message in entry.messages]
             return (
-                (
-                    message.done,
-                    None,
-                    None
-                    if message.done is None  # not "if not": a callable may be false
-                    else SentMessageId(place, names[place[-1]]),
-                )
+                (message.done, None, None if message.done is None else SentMessageId(place, names[place[-1]]))
                 for message, place in zip(messages, places.of_commit(version), strict=True)
             )
         ids = (SentMessageId(place, names[place[-1]]) for place in places.of_commit(version))
@@ -231,17 +226,16 @@ class Publisher(Worker):
         for entry in entries:
             written = []
             for message in entry.messages:
-                name, text = unwritable_text(message)
-                if name is None:
+                unwritable = unwritable_text(message)
+                if unwritable is None:
                     written.append(message)
-                else:
-                    self._fail(
-                        [entry._replace(messages=[message])],
-                        InvalidMessage(
-                            f"{name} {text!r:.80} cannot be encoded as UTF-8: it contains half of a surrogate "
-                            "pair; send it as bytes in the payload"
-                        ),
-                    )
+                    continue
+                name, text = unwritable
+                error = InvalidMessage(
+                    f"{name} {text!r:.80} cannot be encoded as UTF-8: it contains half of a surrogate pair; send it as "
+                    "bytes in the payload"
+                )
+                self._fail([entry._replace(messages=[message])], error)
             if written:
                 left.append(entry._replace(messages=written))
         return left
@@ -250,17 +244,16 @@ class Publisher(Worker):
         """The version that has *rows*, written again under the same id while the outcome is unclear; None if other
         commits of the producer's name require a new judgement.
         """
-        wait = partial(self._wait, deadline=deadline)
+        wait, version = partial(self._wait, deadline=deadline), None
         try:
             if judged is None:
                 version = self._table.append(rows, wait)
-                self._is_logged = False
-                return version
-            version = self._table.append_after(judged.known, rows, judged.transactions, wait)
+            else:
+                version = self._table.append_after(judged.known, rows, judged.transactions, wait)
         except FileNotFoundError as gone:
             raise self._is_gone() from gone
         self._is_logged = False
-        if version is not None:
+        if version is not None and judged is not None:
             self._deduplication.stored(judged, version)
         return version
 

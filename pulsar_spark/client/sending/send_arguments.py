@@ -1,11 +1,12 @@
 """Checks the arguments of ``send`` and makes a message of them."""
 
 import time
-from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from pulsar_spark.client.arguments import check_properties, check_type, check_utf8
 from pulsar_spark.client.sending.publish_rows import Outgoing
+from pulsar_spark.client.sending.send_outcomes import Done
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol.delays.delays import MAX_MS
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
@@ -15,19 +16,21 @@ from pulsar_spark.schema import Schema
 def outgoing(
     schema: Schema,
     timeout: float,
-    done: Callable,
-    content,
-    properties,
-    partition_key,
-    ordering_key,
-    sequence_id,
-    replication_clusters,
-    disable_replication,
-    event_timestamp,
-    deliver_at,
-    deliver_after,
+    done: Done | None,
+    content: Any,
+    properties: Any,
+    partition_key: Any,
+    ordering_key: Any,
+    sequence_id: Any,
+    replication_clusters: Any,
+    disable_replication: Any,
+    event_timestamp: Any,
+    deliver_at: Any,
+    deliver_after: Any,
 ) -> Outgoing:
-    """The message, with sequence id -1 for the next; ValueError, TypeError or :class:`InvalidMessage`."""
+    """The message, with sequence id -1 for the next; ValueError, TypeError or :class:`InvalidMessage` for arguments of
+    ``send`` that are wrong.
+    """
     payload = None if content is None else _encoded(schema, content)
     if properties is not None:
         check_properties(properties)
@@ -71,7 +74,7 @@ def _encoded(schema: Schema, content: object) -> bytes:
     return payload
 
 
-def deliver_at_ms(deliver_at: object, deliver_after: object, now_ms: int) -> int | None:
+def deliver_at_ms(deliver_at: Any, deliver_after: Any, now_ms: int) -> int | None:
     """The deliver time in ms since 1970, possibly past (5.1, 5.2); :class:`InvalidMessage` beyond what tables can hold
     (292,000 years).
     """
@@ -86,12 +89,12 @@ def deliver_at_ms(deliver_at: object, deliver_after: object, now_ms: int) -> int
     return deliver_at
 
 
-def _check_text(value: object, name: str) -> None:
+def _check_text(value: Any, name: str) -> None:
     check_type(str, value, name)
     check_utf8(value, name)
 
 
-def _check_number(value: object, name: str, highest: int) -> None:
+def _check_number(value: Any, name: str, highest: int) -> None:
     check_type(int, value, name)
     if not 0 <= value <= highest:
         raise ValueError(f"argument {name}: {value} is not between 0 and {highest}")

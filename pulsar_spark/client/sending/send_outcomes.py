@@ -4,9 +4,10 @@ speed.
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from pulsar_spark.client.model.enums import Result, result_of
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, UnknownError
 from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.topics.message_id import MessageId
 
@@ -15,12 +16,19 @@ _OK = Result.Ok
 
 
 class Answered:
-    """Called with (error, message id), one of them None."""
+    """Gets the outcome of a send: the error, or the message id."""
 
     __slots__ = ()
 
+    def __call__(self, error: PulsarSparkError | None, message_id: MessageId | None) -> None:
+        raise NotImplementedError
 
-def answer(done: "Answered | Callable | None", error: PulsarSparkError | None, message_id: MessageId | None) -> None:
+
+Done = Answered | Callable[..., Any]
+"""A receiver of our own, or an application's callback, which gets a ``Result`` and the message id."""
+
+
+def answer(done: Done | None, error: PulsarSparkError | None, message_id: MessageId | None) -> None:
     """Pass the outcome to *done*; an application's callback gets the ``pulsar`` package's arguments."""
     if isinstance(done, Answered):
         done(error, message_id)
@@ -33,21 +41,23 @@ class Outcome(Answered):
 
     __slots__ = ("_event", "_error", "_message_id")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._event = threading.Event()
-        self._error = self._message_id = None
+        self._error: PulsarSparkError | None = None
+        self._message_id: MessageId | None = None
 
     def __call__(self, error: PulsarSparkError | None, message_id: MessageId | None) -> None:
         self._error, self._message_id = error, message_id
         self._event.set()
 
     def result(self, timeout: float) -> MessageId:
+        """The id of the message, or its error; :class:`Timeout` a second after *timeout* seconds."""
         if not interrupts.until(self._event.wait, min(timeout + 1, threading.TIMEOUT_MAX)):
             raise Timeout("the message was not published within the send timeout; it may still be")
         if isinstance(self._error, AlreadyClosed):
             interrupts.stay_to_the_end()
-        if self._error is not None:
-            raise self._error
+        if self._message_id is None:
+            raise self._error or UnknownError("the message was neither published nor refused")
         return self._message_id
 
 
@@ -58,7 +68,7 @@ class ChunkedSend(Answered):
 
     __slots__ = ("_done", "_left", "_first", "_lock", "error")
 
-    def __init__(self, done: Callable, chunks: int):
+    def __init__(self, done: Done | None, chunks: int):
         self._done, self._left = done, chunks
         self._first: MessageId | None = None
         self._lock = threading.Lock()
@@ -73,9 +83,10 @@ class ChunkedSend(Answered):
             self._left -= 1
             if error is None and self._left:
                 return
-        if error is None and message_id.ledger_id() >= 0:  # a duplicate has no stored chunk
-            message_id = message_id.of_chunks(self._first)
-        answer(self._done, error, message_id if error is None else None)
+        first, whole_id = self._first, None if error is not None else message_id
+        if whole_id is not None and first is not None and whole_id.ledger_id() >= 0:  # else it is a duplicate
+            whole_id = whole_id.of_chunks(first)
+        answer(self._done, error, whole_id)
 
     def give_up(self) -> None:
         """Ctrl-C interrupted queueing the chunks: send no more, and call nobody."""

@@ -15,7 +15,7 @@ from pulsar_spark.client.sending.producer_settings import ProducerSettings
 from pulsar_spark.client.sending.publish_rows import Entry, Outgoing
 from pulsar_spark.client.sending.publisher import Publisher
 from pulsar_spark.client.sending.send_arguments import outgoing
-from pulsar_spark.client.sending.send_outcomes import ChunkedSend, Outcome, answer
+from pulsar_spark.client.sending.send_outcomes import ChunkedSend, Done, Outcome, answer
 from pulsar_spark.client.sending.splitting import chunks_of, pieces_of
 from pulsar_spark.errors import (
     AlreadyClosed,
@@ -83,9 +83,9 @@ class Sending:
         - ``replication_clusters``, ``disable_replication``: without effect on a folder.
         """
         outcome = Outcome()
-        self.send_async(
-            content,
+        self._send(
             outcome,
+            content,
             properties,
             partition_key,
             ordering_key,
@@ -121,34 +121,35 @@ class Sending:
         ``content``, ``properties``, ``partition_key``, ``ordering_key``, ``sequence_id``, ``replication_clusters``,
         ``disable_replication``, ``event_timestamp``, ``deliver_at`` and ``deliver_after`` are those of :meth:`send`.
         """
+        if callback is not None and not callable(callback):
+            raise ValueError(f"argument callback: a function expected, not {given(callback)}")
+        self._send(
+            callback,
+            content,
+            properties,
+            partition_key,
+            ordering_key,
+            sequence_id,
+            replication_clusters,
+            disable_replication,
+            event_timestamp,
+            deliver_at,
+            deliver_after,
+        )
+
+    def _send(self, done: Done | None, *message: Any) -> None:
+        """Send a *message*, given by the arguments of :meth:`send` in order; *done* gets its outcome."""
         if self._process != forks.generation:
             forks.check_opened_here(self._process, "producer")
-        is_waited_for = type(callback) is Outcome
+        is_waited_for = type(done) is Outcome
         try:
-            if callback is not None and not callable(callback):
-                raise ValueError(f"argument callback: a function expected, not {given(callback)}")
-            message = outgoing(
-                self._settings.schema,
-                self._timeout,
-                callback,
-                content,
-                properties,
-                partition_key,
-                ordering_key,
-                sequence_id,
-                replication_clusters,
-                disable_replication,
-                event_timestamp,
-                deliver_at,
-                deliver_after,
-            )
-            error = self._enqueue(message, is_waited_for)
+            error = self._enqueue(outgoing(self._settings.schema, self._timeout, done, *message), is_waited_for)
         except Interrupted:
             raise
         except KeyboardInterrupt:
             raise interrupted(self, "send" if is_waited_for else "send_async") from None
         if error is not None:
-            answer(callback, error, None)
+            answer(done, error, None)
 
     def _enqueue(self, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
         """Queue the message, whole or in chunks; return the error if it is refused. Rare cases are apart, for speed."""
@@ -178,7 +179,7 @@ class Sending:
 
     def _refused_delay(self, message: Outgoing) -> NotAllowedError | None:
         """The error if its delay is too long."""
-        waits_ms, most_ms = message.deliver_at_ms - message.publish_ms, self._quota.max_delay_ms
+        waits_ms, most_ms = (message.deliver_at_ms or 0) - message.publish_ms, self._quota.max_delay_ms
         if not most_ms or waits_ms <= most_ms:
             return None
         return NotAllowedError(
@@ -191,11 +192,12 @@ class Sending:
         """:meth:`_enqueue` a message that is encoded, or may be too large for one piece."""
         try:
             if self._settings.encoder is not AS_IT_IS:
-                payload, columns = stored(message.payload, self._settings.encoder)
+                whole = None if message.payload is None else bytes(message.payload)
+                payload, columns = stored(whole, self._settings.encoder)
                 message = message._replace(payload=payload, columns=columns)
             pieces = pieces_of(message, self._name, self._settings, self._quota.max_message_size)
-        except (MessageTooBig, InvalidMessage, CryptoError) as error:
-            return error
+        except (MessageTooBig, InvalidMessage, CryptoError) as refused:
+            return refused
         with self._lock:
             if self._is_closed or self._pending + len(pieces) > self._limit:
                 error = self._await_places(len(pieces))
@@ -208,12 +210,11 @@ class Sending:
                 self._sent += 1
                 self._put(partition, message, is_flush, time.monotonic())
                 return None
-            whole = ChunkedSend(message.done, len(pieces))
-            error = self._put_chunks(
-                partition, chunks_of(message, f"{self._name}-{message.sequence_id}", pieces), whole
-            )
+            outcome = ChunkedSend(message.done, len(pieces))
+            chunks = chunks_of(message, f"{self._name}-{message.sequence_id}", pieces)
+            error = self._put_chunks(partition, chunks, outcome)
         if error is not None:
-            whole(error, None)
+            outcome(error, None)
         return None
 
     def _await_places(self, count: int) -> PulsarSparkError | None:

@@ -17,7 +17,8 @@ def pieces_of(
     """The payload, whole or as the slices for chunks. :class:`MessageTooBig` if it may not be split,
     :class:`InvalidMessage` if the metadata alone fills a message (1.4).
     """
-    size = len(message.payload or b"")
+    payload = message.payload or b""
+    size = len(payload)
     if not settings.chunking_enabled:
         if size > max_message_size:
             raise MessageTooBig(
@@ -30,7 +31,7 @@ def pieces_of(
     )
     if chunk_count(size, room) == 1:
         return [message.payload]
-    view = memoryview(message.payload)
+    view = memoryview(payload)
     return [view[at : at + room] for at in range(0, size, room)]
 
 
@@ -51,7 +52,7 @@ def chunks_of(message: Outgoing, uuid: str, pieces: list[bytes | memoryview | No
     """The message's chunks; a single piece gives the message itself."""
     if len(pieces) == 1:
         return [message]
-    size = len(message.payload)
+    size = len(message.payload or b"")
     return [
         message._replace(
             payload=piece,

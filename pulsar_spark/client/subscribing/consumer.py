@@ -61,15 +61,12 @@ class Consumer(Described, Acknowledging):
         self._changing = threading.Lock()
         """Whoever changes what it receives from has it."""
         self._follows: list[Callable[[], None]] = []
-        self._unacked = None
-        if settings.unacked_timeout_ms:
-            self._unacked = UnackedTracker(
-                settings.unacked_timeout_ms / 1000, backoff=settings.ack_timeout_redelivery_backoff
-            )
+        timeout, backoff = settings.unacked_timeout_ms / 1000, settings.ack_timeout_redelivery_backoff
+        self._unacked = UnackedTracker(timeout, backoff=backoff) if timeout else None
         self._receiver = Receiver(
             self._channel,
             f"subscription {settings.subscription_name!r} of {topic_name!r}",
-            self._unacked and self._unacked.add,
+            None if self._unacked is None else self._unacked.add,
             settings.opener,
             lambda message, error: self._acknowledger.discard(message, error),
         )
@@ -107,7 +104,7 @@ class Consumer(Described, Acknowledging):
                 is_single_active=settings.is_single_active,
                 keeps_key_order=settings.keeps_key_order,
                 requests_early=settings.consumer_type is ConsumerType.Shared,  # Key_Shared: small deliveries cost more
-                max_redeliver_count=policy and policy.max_redeliver_count,
+                max_redeliver_count=None if policy is None else policy.max_redeliver_count,
             )
             for topic, partition in partitions
         ]

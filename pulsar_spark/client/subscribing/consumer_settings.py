@@ -2,11 +2,11 @@
 
 import uuid
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pulsar_spark.client.acks.acknowledgement_tracker import Grouping
-from pulsar_spark.client.arguments import check_given, check_kept_properties, check_type, check_type_or_none
-from pulsar_spark.client.model.enums import ConsumerType, InitialPosition
+from pulsar_spark.client.arguments import check_given, check_kept_properties, check_not_negative, check_types
+from pulsar_spark.client.model.enums import ConsumerType, InitialPosition, RegexSubscriptionMode
 from pulsar_spark.client.model.policies import (
     DEFAULT_BATCH_RECEIVE,
     ConsumerBatchReceivePolicy,
@@ -25,6 +25,13 @@ from pulsar_spark.schema import Schema
 MIN_UNACKED_TIMEOUT_MS = 10_000
 DEAD_LETTER_UNACKED_TIMEOUT_MS = 30_000
 """The default timeout of a consumer with a dead letter policy (0.6)."""
+_GROUPING = ("ack_group_time_ms", "max_ack_group_size", "batch_index_ack_enabled", "ack_receipt_enabled")
+_CHUNK_LIMITS = (
+    "max_pending_chunked_message",
+    "auto_ack_oldest_chunked_message_on_queue_full",
+    "expire_time_of_incomplete_chunked_message_ms",
+)
+"""The arguments of :class:`Grouping` and :class:`ChunkLimits`, in order."""
 GROWS_FROM = 1000
 """The (default) receiver queue size from which on a queue grows (protocol.subscriptions.permits)."""
 
@@ -108,114 +115,80 @@ class ConsumerSettings(NamedTuple):
         return given
 
 
-def check_consumer_settings(
-    *,
-    subscription_name,
-    consumer_type,
-    schema,
-    message_listener,
-    receiver_queue_size,
-    max_total_receiver_queue_size_across_partitions,
-    consumer_name,
-    unacked_messages_timeout_ms,
-    negative_ack_redelivery_delay_ms,
-    properties,
-    initial_position,
-    start_message_id_inclusive,
-    batch_receive_policy,
-    key_shared_policy,
-    batch_index_ack_enabled,
-    dead_letter_policy,
-    retry_enable,
-    priority_level,
-    negative_ack_redelivery_backoff,
-    ack_timeout_redelivery_backoff,
-    ack_group_time_ms,
-    max_ack_group_size,
-    ack_receipt_enabled,
-    crypto_key_reader,
-    crypto_failure_action,
-    max_pending_chunked_message,
-    auto_ack_oldest_chunked_message_on_queue_full,
-    expire_time_of_incomplete_chunked_message_ms,
-    is_read_compacted,
-) -> ConsumerSettings:
-    """Check and collect the settings; ValueError for a wrong type or number, :class:`InvalidConfiguration` for an
-    invalid name.
+def consumer_settings(given: dict[str, Any]) -> ConsumerSettings:
+    """The settings in the arguments of ``subscribe``, by name; ValueError for a wrong type or number,
+    :class:`InvalidConfiguration` for an invalid name.
     """
-    check_type(str, subscription_name, "subscription_name")
-    check_type(ConsumerType, consumer_type, "consumer_type")
-    check_type(Schema, schema, "schema")
-    if message_listener is not None and not callable(message_listener):
-        raise ValueError("argument message_listener: a function expected")
-    _check_count(receiver_queue_size, "receiver_queue_size")
-    _check_count(max_total_receiver_queue_size_across_partitions, "max_total_receiver_queue_size_across_partitions")
-    check_type_or_none(str, consumer_name, "consumer_name")
-    check_type_or_none(int, unacked_messages_timeout_ms, "unacked_messages_timeout_ms")
-    if unacked_messages_timeout_ms and unacked_messages_timeout_ms < MIN_UNACKED_TIMEOUT_MS:
-        raise ValueError(
-            f"unacked_messages_timeout_ms {unacked_messages_timeout_ms}: give at least {MIN_UNACKED_TIMEOUT_MS}, "
-            "or 0 for no timeout"
-        )
-    _check_count(negative_ack_redelivery_delay_ms, "negative_ack_redelivery_delay_ms")
-    check_kept_properties(properties)
-    check_type(InitialPosition, initial_position, "initial_position")
-    check_type(bool, start_message_id_inclusive, "start_message_id_inclusive")
-    check_type_or_none(ConsumerBatchReceivePolicy, batch_receive_policy, "batch_receive_policy")
-    check_type_or_none(ConsumerKeySharedPolicy, key_shared_policy, "key_shared_policy")
-    check_type(bool, batch_index_ack_enabled, "batch_index_ack_enabled")
-    check_type_or_none(ConsumerDeadLetterPolicy, dead_letter_policy, "dead_letter_policy")
-    check_type(bool, retry_enable, "retry_enable")
-    _check_count(priority_level, "priority_level")
-    check_type_or_none(MultiplierRedeliveryBackoff, negative_ack_redelivery_backoff, "negative_ack_redelivery_backoff")
-    check_type_or_none(MultiplierRedeliveryBackoff, ack_timeout_redelivery_backoff, "ack_timeout_redelivery_backoff")
-    _check_count(ack_group_time_ms, "ack_group_time_ms")
-    _check_count(max_ack_group_size, "max_ack_group_size")
-    check_type(bool, ack_receipt_enabled, "ack_receipt_enabled")
-    check_type(bool, is_read_compacted, "is_read_compacted")
-    if is_read_compacted and (refused := reads_compacted_refusal(consumer_type.name)):
+    _check_arguments(given)
+    name, subscription, policy = given["consumer_name"], given["subscription_name"], given["dead_letter_policy"]
+    consumer_type, timeout_ms = given["consumer_type"], given["unacked_messages_timeout_ms"]
+    if given["is_read_compacted"] and (refused := reads_compacted_refusal(consumer_type.name)):
         raise named(refused[0])(refused[1])
-    check_type(int, max_pending_chunked_message, "max_pending_chunked_message")
-    check_type(bool, auto_ack_oldest_chunked_message_on_queue_full, "auto_ack_oldest_chunked_message_on_queue_full")
-    _check_count(expire_time_of_incomplete_chunked_message_ms, "expire_time_of_incomplete_chunked_message_ms")
-    check_given(check_subscription, subscription_name)
-    if consumer_name:
-        check_given(check_own_name, "consumer", consumer_name)
-    if dead_letter_policy is not None:
-        _check_letter_names(dead_letter_policy)
-        if unacked_messages_timeout_ms is None:
-            unacked_messages_timeout_ms = DEAD_LETTER_UNACKED_TIMEOUT_MS
-    elif retry_enable:
-        dead_letter_policy = ConsumerDeadLetterPolicy(DEFAULT_MAX_REDELIVER_COUNT)
-    return ConsumerSettings(
-        subscription_name,
-        consumer_type,
-        schema,
-        message_listener,
-        receiver_queue_size,
-        max_total_receiver_queue_size_across_partitions,
-        consumer_name or uuid.uuid4().hex[:10],
-        unacked_messages_timeout_ms or 0,
-        negative_ack_redelivery_delay_ms,
-        properties or {},
-        initial_position,
-        start_message_id_inclusive,
-        batch_receive_policy or DEFAULT_BATCH_RECEIVE,
-        key_shared_policy,
-        dead_letter_policy,
-        retry_enable,
-        priority_level,
-        negative_ack_redelivery_backoff,
-        ack_timeout_redelivery_backoff,
-        Grouping(ack_group_time_ms, max_ack_group_size, batch_index_ack_enabled, ack_receipt_enabled),
-        PayloadOpener(crypto_key_reader, crypto_failure_action),
-        ChunkLimits(
-            max_pending_chunked_message,
-            auto_ack_oldest_chunked_message_on_queue_full,
-            expire_time_of_incomplete_chunked_message_ms,
-        ),
-        is_read_compacted,
+    check_given(check_subscription, subscription)
+    if name:
+        check_given(check_own_name, "consumer", name)
+    if policy is not None:
+        _check_letter_names(policy)
+        timeout_ms = DEAD_LETTER_UNACKED_TIMEOUT_MS if timeout_ms is None else timeout_ms
+    elif given["retry_enable"]:
+        policy = ConsumerDeadLetterPolicy(DEFAULT_MAX_REDELIVER_COUNT)
+    own: dict[str, Any] = {
+        "consumer_name": name or uuid.uuid4().hex[:10],
+        "unacked_timeout_ms": timeout_ms or 0,
+        "properties": given["properties"] or {},
+        "batch_receive_policy": given["batch_receive_policy"] or DEFAULT_BATCH_RECEIVE,
+        "dead_letter_policy": policy,
+        "grouping": Grouping(*(given[name] for name in _GROUPING)),
+        "opener": PayloadOpener(given["crypto_key_reader"], given["crypto_failure_action"]),
+        "chunk_limits": ChunkLimits(*(given[name] for name in _CHUNK_LIMITS)),
+    }
+    return ConsumerSettings(**{name: own[name] if name in own else given[name] for name in ConsumerSettings._fields})
+
+
+def _check_arguments(given: dict[str, Any]) -> None:
+    check_types(
+        given,
+        subscription_name=str,
+        consumer_type=ConsumerType,
+        schema=Schema,
+        consumer_name=str | None,
+        unacked_messages_timeout_ms=int | None,
+        initial_position=InitialPosition,
+        start_message_id_inclusive=bool,
+        batch_receive_policy=ConsumerBatchReceivePolicy | None,
+        key_shared_policy=ConsumerKeySharedPolicy | None,
+        batch_index_ack_enabled=bool,
+        dead_letter_policy=ConsumerDeadLetterPolicy | None,
+        retry_enable=bool,
+        negative_ack_redelivery_backoff=MultiplierRedeliveryBackoff | None,
+        ack_timeout_redelivery_backoff=MultiplierRedeliveryBackoff | None,
+        ack_receipt_enabled=bool,
+        is_read_compacted=bool,
+        max_pending_chunked_message=int,
+        auto_ack_oldest_chunked_message_on_queue_full=bool,
+        broker_consumer_stats_cache_time_ms=int,
+        pattern_auto_discovery_period=int,
+        replicate_subscription_state_enabled=bool,
+        regex_subscription_mode=RegexSubscriptionMode,
     )
+    check_not_negative(
+        given,
+        "receiver_queue_size",
+        "max_total_receiver_queue_size_across_partitions",
+        "negative_ack_redelivery_delay_ms",
+        "priority_level",
+        "ack_group_time_ms",
+        "max_ack_group_size",
+        "expire_time_of_incomplete_chunked_message_ms",
+    )
+    check_kept_properties(given["properties"])
+    if given["message_listener"] is not None and not callable(given["message_listener"]):
+        raise ValueError("argument message_listener: a function expected")
+    timeout_ms = given["unacked_messages_timeout_ms"]
+    if timeout_ms and timeout_ms < MIN_UNACKED_TIMEOUT_MS:
+        raise ValueError(
+            f"unacked_messages_timeout_ms {timeout_ms}: give at least {MIN_UNACKED_TIMEOUT_MS}, or 0 for no timeout"
+        )
 
 
 def _check_letter_names(policy: ConsumerDeadLetterPolicy) -> None:
@@ -223,9 +196,3 @@ def _check_letter_names(policy: ConsumerDeadLetterPolicy) -> None:
         parse_topic_name(name)
     if policy.initial_subscription_name:
         check_given(check_subscription, policy.initial_subscription_name, "initial subscription")
-
-
-def _check_count(value: object, name: str) -> None:
-    check_type(int, value, name)
-    if value < 0:
-        raise ValueError(f"argument {name}: {value} is below 0")

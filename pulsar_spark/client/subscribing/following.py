@@ -2,6 +2,7 @@
 broker, claims on topics. A check that fails is logged and repeated later.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -28,7 +29,7 @@ def for_each(things: Iterable[_T], function: Callable[[_T], object]) -> None:
 class Following(Worker):
     """The checks of one client in a thread *name*; ``logger`` gets failures."""
 
-    def __init__(self, name: str, logger):
+    def __init__(self, name: str, logger: logging.Logger):
         super().__init__(f"following-{name}", threading.Condition())
         self._logger = logger
         self._looks: dict[Callable[[], None], tuple[float, float]] = {}
@@ -71,6 +72,6 @@ class Following(Worker):
                     if due <= now:
                         self._looks[look] = now + seconds, seconds
                         return look
-                due = min((due for due, _ in self._looks.values()), default=None)
-                self._condition.wait(None if due is None else due - now)
+                next_due = min((due for due, _ in self._looks.values()), default=None)
+                self._condition.wait(None if next_due is None else next_due - now)
             return None

@@ -30,8 +30,8 @@ def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
     if isinstance(target, int):
         rows = [subscription.seek_row({"publish_time_ms": str(target)}, None) for subscription in subscriptions]
     elif target in (MessageId.earliest, MessageId.latest):
-        position = "earliest" if target == MessageId.earliest else "latest"
-        rows = [subscription.seek_row({"position": position}, None) for subscription in subscriptions]
+        end = "earliest" if target == MessageId.earliest else "latest"
+        rows = [subscription.seek_row({"position": end}, None) for subscription in subscriptions]
     else:
         subscription = consumer._places.subscription_of(target)
         position, shown_from = _position(subscription.ledgers, subscription, target, is_inclusive, deadline)
@@ -63,6 +63,6 @@ def _position(
     if not is_inclusive:
         index = batch_size if target.batch_index() < 0 else index + 1
     chunk = target.first_chunk_message_id()
-    first = chunk and ledgers.find(topic.topic_id, partition, chunk.ledger_id(), chunk.entry_id())
+    first = None if chunk is None else ledgers.find(topic.topic_id, partition, chunk.ledger_id(), chunk.entry_id())
     begin = position if first is None else min(first[0], position)
     return begin, (position, index) if index or begin < position else None

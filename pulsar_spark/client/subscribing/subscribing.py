@@ -1,11 +1,12 @@
 """``Client.subscribe``: checks its options, finds or creates its topics, and makes the consumer."""
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from pulsar_spark.client.arguments import check_type, public_call
+from pulsar_spark.client.arguments import public_call
 from pulsar_spark.client.model.enums import (
     ConsumerCryptoFailureAction,
     ConsumerType,
@@ -20,7 +21,7 @@ from pulsar_spark.client.model.policies import (
 )
 from pulsar_spark.client.schema.schemas import TopicSchemas
 from pulsar_spark.client.subscribing.consumer import Consumer
-from pulsar_spark.client.subscribing.consumer_settings import ConsumerSettings, check_consumer_settings
+from pulsar_spark.client.subscribing.consumer_settings import ConsumerSettings, consumer_settings
 from pulsar_spark.client.subscribing.following import Following, for_each
 from pulsar_spark.client.subscribing.letters import check_letter_topics, letter_topics
 from pulsar_spark.errors import (
@@ -47,6 +48,7 @@ class Subscribing:
     _client_id: str
     _schemas: TopicSchemas
     _consumer_numbers: Iterator[int]
+    _logger: logging.Logger
     _check_open: Callable[[], None]
     _resolve: Callable[[str], tuple[Topic, list[int], str]]
     _keep: Callable[[Consumer, Callable[[], None]], Consumer]
@@ -147,44 +149,7 @@ class Subscribing:
         topic without schema and without messages keeps the consumer's.
         """
         self._check_open()
-        for name, value in (
-            ("broker_consumer_stats_cache_time_ms", broker_consumer_stats_cache_time_ms),
-            ("pattern_auto_discovery_period", pattern_auto_discovery_period),
-        ):
-            check_type(int, value, name)
-        check_type(bool, replicate_subscription_state_enabled, "replicate_subscription_state_enabled")
-        check_type(RegexSubscriptionMode, regex_subscription_mode, "regex_subscription_mode")
-        settings = check_consumer_settings(
-            subscription_name=subscription_name,
-            consumer_type=consumer_type,
-            schema=schema,
-            message_listener=message_listener,
-            receiver_queue_size=receiver_queue_size,
-            max_total_receiver_queue_size_across_partitions=max_total_receiver_queue_size_across_partitions,
-            consumer_name=consumer_name,
-            unacked_messages_timeout_ms=unacked_messages_timeout_ms,
-            negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms,
-            properties=properties,
-            initial_position=initial_position,
-            start_message_id_inclusive=start_message_id_inclusive,
-            batch_receive_policy=batch_receive_policy,
-            key_shared_policy=key_shared_policy,
-            batch_index_ack_enabled=batch_index_ack_enabled,
-            dead_letter_policy=dead_letter_policy,
-            retry_enable=retry_enable,
-            priority_level=priority_level,
-            negative_ack_redelivery_backoff=negative_ack_redelivery_backoff,
-            ack_timeout_redelivery_backoff=ack_timeout_redelivery_backoff,
-            ack_group_time_ms=ack_group_time_ms,
-            max_ack_group_size=max_ack_group_size,
-            ack_receipt_enabled=ack_receipt_enabled,
-            crypto_key_reader=crypto_key_reader,
-            crypto_failure_action=crypto_failure_action,
-            max_pending_chunked_message=max_pending_chunked_message,
-            auto_ack_oldest_chunked_message_on_queue_full=auto_ack_oldest_chunked_message_on_queue_full,
-            expire_time_of_incomplete_chunked_message_ms=expire_time_of_incomplete_chunked_message_ms,
-            is_read_compacted=is_read_compacted,
-        )
+        settings = consumer_settings(locals())
         return self._subscribe(topic, settings, regex_subscription_mode, pattern_auto_discovery_period)
 
     @public_call
@@ -221,11 +186,14 @@ class Subscribing:
         known = {subscription.topic.topic_id for subscription in consumer._subscriptions}
 
         def is_new(topic: Topic) -> bool:
+            if topic.topic_id in known:
+                return False
             try:
-                return topic.topic_id not in known and not self._schemas.check_consumer(topic, settings.schema)
+                self._schemas.check_consumer(topic, settings.schema)
             except IncompatibleSchema as refused:
                 self._logger.warning("topic %s matches %s but is not consumed: %s", topic.name, pattern, refused)
                 return False
+            return True
 
         def join(found: list[Topic]) -> None:
             added = [(topic, list(topic.partition_indexes)) for topic in found]
@@ -276,17 +244,14 @@ class Subscribing:
         else:
             resolved = {str(found.name): (found, list(found.partition_indexes)) for found in fitting}
             topic_name = str(pattern)
-        letters = None
         for found, _ in resolved.values():
             self._schemas.check_consumer(found, settings.schema)
         settings.schema.attach_client(self)
-        if settings.retry_enable:
+        letters = None
+        if settings.retry_enable and settings.dead_letter_policy is not None:
+            topics = [str(found.name) for found, _ in resolved.values()]
             letters = letter_topics(
-                self._layout,
-                [str(found.name) for found, _ in resolved.values()],
-                settings.subscription_name,
-                settings.dead_letter_policy,
-                retry_enable=True,
+                self._layout, topics, settings.subscription_name, settings.dead_letter_policy, retry_enable=True
             )
             found, partitions, name = self._resolve(letters.retry)
             resolved[name] = found, partitions

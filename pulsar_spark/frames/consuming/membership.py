@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pulsar_spark.client.arguments import check_type_or_none
+from pulsar_spark.client.arguments import check_type
 from pulsar_spark.client.model.policies import ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.frames.consuming.letters import FrameLetters
@@ -58,7 +58,7 @@ class SubscribeOptions(NamedTuple):
         key_shared_policy: ConsumerKeySharedPolicy | None = None,
     ) -> "SubscribeOptions":
         """Validated options; a missing consumer name is generated."""
-        check_type_or_none(ConsumerKeySharedPolicy, key_shared_policy, "key_shared_policy")
+        check_type(ConsumerKeySharedPolicy | None, key_shared_policy, "key_shared_policy")
         is_of_java = subscription_type == "Key_Shared"  # the spelling of Java's client
         options = cls(
             check_subscription(subscription),
