@@ -1,6 +1,7 @@
 """Compaction, with the verbs of ``pulsar-admin topics``. It needs no broker."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.compaction.compaction import compact
@@ -26,13 +27,7 @@ class TopicCompaction:
         :class:`NotAllowedError` if Spark is needed and *spark* is missing, or another compaction of the topic runs.
         """
         found, partitions = resolve_topic(self.layout, topic)
-
-        def by_spark(compaction: Compaction) -> Written:
-            from pulsar_spark.broker.compaction.compaction_job import SparkCompaction
-
-            return SparkCompaction(spark())(compaction)
-
-        compact(self.layout, found, partitions, by_spark if spark is not None else None)
+        compact(self.layout, found, partitions, None if spark is None else partial(_compact_by, spark))
         return compaction_status(found, CompactedView(found.path)).status
 
     def compaction_status(self, topic: str) -> dict:
@@ -40,6 +35,12 @@ class TopicCompaction:
         found, _ = resolve_topic(self.layout, topic)
         status = compaction_status(found, CompactedView(found.path))
         return {"status": status.status, "lastError": status.last_error}
+
+
+def _compact_by(spark: "Callable[[], SparkSession]", compaction: Compaction) -> Written:
+    from pulsar_spark.broker.compaction.compaction_job import SparkCompaction
+
+    return SparkCompaction(spark())(compaction)
 
 
 def compaction_stats(topic: Topic) -> dict:

@@ -120,9 +120,9 @@ class PartitionMessages:
             for rows in self._entries.rows_of(self._topic.path, run):
                 block = Block(rows, self._name, self._partition, run.ledger_id)
                 for index, position in enumerate(block.column("position")):
-                    found = Message(block, index, position)
-                    if joining is not None and found._is_chunk():
-                        found = joining.message(found, position)
+                    message = Message(block, index, position)
+                    is_chunk = joining is not None and message._is_chunk()
+                    found = joining.message(message, position) if joining is not None and is_chunk else message
                     if isinstance(found, PulsarSparkError):
                         raise found
                     if found is not None:
@@ -136,14 +136,13 @@ class PartitionMessages:
 
 def place_of(layout: Layout, topic: str, at: int | MessageId) -> tuple[PartitionMessages, int]:
     """The partition that *topic*, or else the id *at*, names, and the position that *at* is or means."""
-    is_id = isinstance(at, MessageId)
-    if not is_id and (not isinstance(at, int) or isinstance(at, bool) or at < 0):
+    if not isinstance(at, MessageId) and (not isinstance(at, int) or isinstance(at, bool) or at < 0):
         raise InvalidConfiguration(f"position {at!r}: give a position (0, 1, 2...) or a MessageId")
-    if is_id and at.partition() >= 0:
+    if isinstance(at, MessageId) and at.partition() >= 0:
         partition, (found, partitions) = at.partition(), resolve_topic(layout, topic)
         if partition not in partitions:
             raise InvalidMessage(f"message id {at} belongs to another partition than {topic!r}")
     else:
         found, partition = resolve_partition(layout, topic, "look at")
     messages = PartitionMessages(layout_of(layout, found.name), found, partition)
-    return messages, messages.position_of(at.ledger_id(), at.entry_id()) if is_id else at
+    return messages, messages.position_of(at.ledger_id(), at.entry_id()) if isinstance(at, MessageId) else at

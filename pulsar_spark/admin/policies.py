@@ -126,7 +126,7 @@ class Policies:
         check_type(int, max_delay_ms, "max_delay_ms")
         if _limit(tick_ms) < 1:
             raise InvalidConfiguration(f"tick_ms {tick_ms!r}: give at least 1")
-        policies = {
+        policies: dict[str, str | None] = {
             DELAYED_DELIVERY_ACTIVE: str(int(active)),
             DELAYED_DELIVERY_TICK_MS: str(tick_ms),
             DELAYED_DELIVERY_MAX_DELAY_MS: str(_limit(max_delay_ms)),

@@ -3,7 +3,7 @@
 import secrets
 import time
 
-from pulsar_spark.client.arguments import check_type, check_type_or_none
+from pulsar_spark.client.arguments import check_type
 from pulsar_spark.client.sending.publish_rows import Entry, Outgoing, publish_rows
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.policies.policies import MOST_INT32
@@ -37,7 +37,7 @@ class RawChunks:
         The claims are not checked. Without *uuid* it is a message in one piece. A missing topic is created. Name one
         partition of a partitioned topic.
         """
-        check_type_or_none(str, uuid, "uuid")
+        check_type(str | None, uuid, "uuid")
         check_type(bytes, payload, "payload")
         check_type(str, producer_name, "producer_name")
         numbers = {"chunk_id": chunk_id, "num_chunks": num_chunks, "total_size": total_size}

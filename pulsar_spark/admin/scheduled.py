@@ -58,7 +58,9 @@ class ScheduledMessages:
         """Count waiting messages in total and by subscription, with the first and last deliver time; *select* as for
         :meth:`scheduled`.
         """
-        entries, waits, first, last = 0, {}, None, None
+        entries, waits = 0, dict[str, int]()
+        first: int | None = None
+        last: int | None = None
         for found in self._look(topic, subscription, selection(**select)):
             times = found.scheduled.times
             first = int(times[0]) if first is None else min(first, int(times[0]))
@@ -122,7 +124,7 @@ class ScheduledMessages:
         chosen = _chosen("moved", selection(**select), every)
         if isinstance(to, datetime.datetime):
             to = deliver_millis(aware(to))
-        at = deliver_at_ms(to, by, 0)
+        at = deliver_at_ms(to, by, 0) or 0
 
         def new_times(times: np.ndarray) -> np.ndarray:
             if by is None:
@@ -169,7 +171,7 @@ class ScheduledMessages:
         tell: Callable[[int], None],
     ) -> dict:
         """Request *kind* for each entry, with its new deliver time in milliseconds if it has one."""
-        selected, done, requested = {}, {}, 0
+        selected, done, requested = dict[str, int](), dict[str, int](), 0
         for found in parts:
             for name, flags in found.scheduled.waits.items():
                 entries = found.scheduled.part(flags)

@@ -7,7 +7,7 @@ An upload is checked like a producer's schema, but allowed even if producers may
 import json
 from collections.abc import Mapping
 
-from pulsar_spark.client.arguments import check_kept_properties, check_type, check_type_or_none
+from pulsar_spark.client.arguments import check_kept_properties, check_type
 from pulsar_spark.client.schema.schemas import TopicSchemas
 from pulsar_spark.errors import InvalidConfiguration, SchemaNotFound, shown
 from pulsar_spark.protocol.delays.instants import to_millis
@@ -30,7 +30,7 @@ class Schemas:
 
         A given version may have been deleted. :class:`SchemaNotFound` if it does not exist.
         """
-        check_type_or_none(int, version, "version")
+        check_type(int | None, version, "version")
         found, _ = resolve_topic(self.layout, topic)
         table = SchemaTable(self.layout)
         if version is None:
@@ -65,7 +65,7 @@ class Schemas:
         *properties* and a *name* (by default that of the type). :class:`IncompatibleSchema` if it does not fit the
         others, :class:`InvalidConfiguration` for an unknown type.
         """
-        check_type((str, Mapping, list), schema, "schema")
+        check_type(str | Mapping | list, schema, "schema")
         check_kept_properties(properties)
         kind = SchemaType.__members__.get(str(schema_type).upper())
         if kind is None or kind.value <= 0:

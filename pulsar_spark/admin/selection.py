@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.client.arguments import check_properties, check_type_or_none, checked_each
+from pulsar_spark.client.arguments import check_properties, check_type, checked_each
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.delays.instants import to_micros
 from pulsar_spark.protocol.topics.message_id import MAX_LONG, MessageId
@@ -68,7 +68,7 @@ def selection(
 ) -> Selection:
     """Check a caller's arguments and make a :class:`Selection`; ValueError for invalid ones."""
     for name, time in {"since": since, "until": until}.items():
-        check_type_or_none(datetime.datetime, time, name)
+        check_type(datetime.datetime | None, time, name)
     check_properties(properties)
     names, places = checked_each(str, keys, "keys"), checked_each(MessageId, ids, "ids")
     return Selection(since, until, names, properties or {}, places)

@@ -1,5 +1,7 @@
 """Requests, topics and subscriptions on which the broker failed: list, retry, drop."""
 
+import datetime
+
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
@@ -24,7 +26,7 @@ class SetAsideVerbs:
                 "status": entry.status,
                 "error": entry.error,
                 "text": entry.text,
-                "time": entry.round_time.isoformat() if entry.round_time else None,
+                "time": entry.round_time.isoformat() if isinstance(entry.round_time, datetime.datetime) else None,
                 "requestId": entry.request_id,
                 "topic": entry.topic,
                 "partition": entry.partition,
@@ -54,7 +56,6 @@ class SetAsideVerbs:
                 "(in Python all_entries=True)" + ("" if entry_id is None else f", not both: {entry_id!r}")
             )
         require_root(self.layout)
-        (reply,) = self._requester.ask(
-            [{"kind": kind, "properties": {"all": "true"} if all_entries else {"id": entry_id}}]
-        )
-        return int(reply.text)
+        properties = {"all": "true"} if entry_id is None else {"id": entry_id}
+        (reply,) = self._requester.ask([{"kind": kind, "properties": properties}])
+        return int(reply.text or 0)

@@ -42,7 +42,7 @@ def trim(
     chosen = (
         [resolve_topic(layout, topic)]
         if topic
-        else [(found, found.partition_indexes) for found in _topics(layout, namespace)]
+        else [(found, list(found.partition_indexes)) for found in _topics(layout, namespace)]
     )
     if before is not None and (topic is None or len(chosen[0][1]) > 1):
         raise InvalidConfiguration(

@@ -1,5 +1,7 @@
 """Letters that could not be written yet: list, retry, drop. Listing needs no broker; the rest are requests to it."""
 
+import datetime
+
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.redelivery.letters import dead_letters_to, letters_in
@@ -70,7 +72,7 @@ class WaitingLetters:
         (reply,) = self._requester.ask(
             [{"kind": kind, "topic": name, "subscription": subscription, "properties": properties}]
         )
-        return int(reply.text)
+        return int(reply.text or 0)
 
 
 def _shown(key: WaitingKey, row: dict) -> dict:
@@ -94,5 +96,5 @@ def _shown(key: WaitingKey, row: dict) -> dict:
     }
 
 
-def _time(time) -> str | None:
+def _time(time: datetime.datetime | None) -> str | None:
     return None if time is None else time.isoformat()

@@ -138,7 +138,7 @@ class Client(Described):
         expression. Arguments as for ``pulsar_spark.Client.subscribe``.
         """
         given = _by_name(locals())
-        check_type((str, list), topic, "topic")
+        check_type(str | list, topic, "topic")
         if given.pop("is_pattern_topic"):
             if isinstance(topic, list):
                 raise ValueError("argument topic: a text expected, not a list, where is_pattern_topic is True")

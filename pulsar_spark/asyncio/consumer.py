@@ -55,7 +55,8 @@ class Consumer(Described):
         """Return the next message."""
         while self._kept:
             message = self._kept.popleft()
-            if message._delivery.subscription.may_still_be_handed_out(message):
+            delivery = message._delivery
+            if delivery is None or delivery.subscription.may_still_be_handed_out(message):
                 return message
         future = self._loop.create_future()
         self._waiting.append(future)
@@ -186,8 +187,8 @@ class Consumer(Described):
             raise Timeout(
                 f"the root could not be written within {shown_seconds(timeout)}: the consumer ends with its lease"
             ) from None
-        if version < 0:
-            raise consumer._channel.failure
+        if version < 0 and (failure := consumer._channel.failure) is not None:
+            raise failure
 
     def topic(self) -> str:
         """The topic; several topics are separated by commas."""

@@ -25,9 +25,8 @@ _ROOT = typer.Option(
 )
 Root = Annotated[str, _ROOT]
 RootOrNone = Annotated[str | None, _ROOT]
-Topic = Annotated[
-    str, typer.Argument(help="'topic', 'tenant/namespace/topic' or 'persistent://tenant/namespace/topic'.")
-]
+TOPIC_ARGUMENT = typer.Argument(help="'topic', 'tenant/namespace/topic' or 'persistent://tenant/namespace/topic'.")
+Topic = Annotated[str, TOPIC_ARGUMENT]
 CreateTopic = Annotated[bool, typer.Option("--create", help="Create a missing topic, without partitions.")]
 Subscription = Annotated[str, typer.Option("--subscription", "-s", help="Name of the subscription.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

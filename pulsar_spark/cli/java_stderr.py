@@ -5,7 +5,7 @@ error instead.
 import io
 import os
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 
 class JavaStandardError(io.TextIOBase):
@@ -23,7 +23,8 @@ class JavaStandardError(io.TextIOBase):
 
         try:
             SparkContext._ensure_initialized()
-            SparkContext._jvm.java.lang.System.err.print(text)
+            jvm: Any = SparkContext._jvm
+            jvm.java.lang.System.err.print(text)
         except (Py4JError, OSError):
             self._otherwise.write(text)
         return len(text)

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from enum import StrEnum
 from typing import Annotated
@@ -98,21 +98,26 @@ def logs(command: Callable) -> Callable:
 
     options = {"log_level": LogLevelOption, "log_format": LogFormatOption}
     added = [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=of)
-        for name, of in options.items()
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=option)
+        for name, option in options.items()
     ]
-    parameters = [*own.values(), *added]
-    run.__signature__ = inspect.Signature(parameters)
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
-    return run
+    return with_parameters(run, [*own.values(), *added])
+
+
+def with_parameters(command: Callable, parameters: Sequence[inspect.Parameter]) -> Callable:
+    """Let typer offer these *parameters* as the options of *command*."""
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
 
 
 def let_all_log(group: typer.Typer) -> None:
     """Apply :func:`logs` to every command of a *group*."""
     for command in group.registered_commands:
-        command.callback = logs(command.callback)
+        command.callback = command.callback and logs(command.callback)
     for each in group.registered_groups:
-        let_all_log(each.typer_instance)
+        if each.typer_instance is not None:
+            let_all_log(each.typer_instance)
 
 
 def add_logging_arguments(parser: argparse.ArgumentParser) -> None:
@@ -176,4 +181,4 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _traceback(record: logging.LogRecord) -> str:
-    return "".join(traceback.format_exception(*record.exc_info)).rstrip()
+    return "".join(traceback.format_exception(*record.exc_info)).rstrip() if record.exc_info else ""

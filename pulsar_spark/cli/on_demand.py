@@ -11,10 +11,10 @@ from pulsar_spark.cli.logs import let_all_log, logs
 
 
 class Entry(NamedTuple):
-    """A command or group: its place as ``module:attribute`` in this package, and its line in lists."""
+    """A command or group: its place as ``module:attribute`` in this package, and a sentence for lists."""
 
     place: str
-    line: str
+    summary: str
 
     def load(self, name: str) -> Any:
         """Import and build the command."""
@@ -24,11 +24,11 @@ class Entry(NamedTuple):
         parent.callback()(lambda: None)
         if isinstance(found, typer.Typer):
             let_all_log(found)
-            does_something = found.info.invoke_without_command is True
-            parent.add_typer(found, name=name, **({} if does_something else {"help": self.line}))
+            has_own_help = found.info.invoke_without_command is True
+            parent.add_typer(found, name=name, help=found.info.help if has_own_help else self.summary)
         else:
             parent.command(name)(logs(found))
-        return typer.main.get_command(parent).commands[name]
+        return typer.main.get_group(parent).commands[name]
 
 
 class Commands(Mapping[str, Any]):
@@ -62,6 +62,6 @@ def group_of(table: Mapping[str, Entry]) -> type[TyperGroup]:
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             with formatter.section("Commands"):
-                formatter.write_dl([(name, entry.line) for name, entry in table.items()])
+                formatter.write_dl([(name, entry.summary) for name, entry in table.items()])
 
     return OnDemand

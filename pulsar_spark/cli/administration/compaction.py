@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
+from typer.models import ArgumentInfo
 
 from pulsar_spark.cli.administration.policies import add_get_and_remove
 from pulsar_spark.cli.common import (
@@ -70,17 +71,21 @@ def compaction_status(topic: Topic, root: Root, as_json: Json = False):
         typer.echo(" ".join(filter(None, found.values())))
 
 
-def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None:
-    """Add the three threshold commands to *app*; their argument has type *of*, and *full* makes a scope of it."""
+def add_commands(app: typer.Typer, argument: ArgumentInfo, full: Callable[[str], str]) -> None:
+    """Add the three threshold commands to *app*; the scope is their *argument*, and *full* makes a scope of it."""
 
     @app.command("set-compaction-threshold")
     @shows_work(AWAITS_BROKER)
     def set_compaction_threshold(
-        scope: of, root: Root, threshold: Threshold, timeout: TimeoutSeconds = 30, as_json: Json = False
+        scope: Annotated[str, argument],
+        root: Root,
+        threshold: Threshold,
+        timeout: TimeoutSeconds = 30,
+        as_json: Json = False,
     ):
         """Set the uncompacted size above which a broker compacts a topic automatically."""
         size = bytes_of("--threshold", threshold)
         admin(root, timeout).set_compaction_threshold(full(scope), size)
         print_done(as_json, "set compaction-threshold", scope=scope, policy="compaction-threshold", value=size)
 
-    add_get_and_remove(app, of, full, "compaction-threshold", lambda found: f"{found} bytes", "never")
+    add_get_and_remove(app, argument, full, "compaction-threshold", lambda found: f"{found} bytes", "never")

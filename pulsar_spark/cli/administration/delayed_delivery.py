@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
+from typer.models import ArgumentInfo
 
 from pulsar_spark.cli.administration.policies import add_get_and_remove
 from pulsar_spark.cli.common import AWAITS_BROKER, Json, Root, TimeoutSeconds, admin, chosen, print_done, shows_work
@@ -41,13 +42,13 @@ def _shown(found: dict) -> str:
     return f"{'on' if found['active'] else 'off'}, tick {found['tickTime']} ms{limit}"
 
 
-def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None:
-    """Add the three commands to *app*; their argument has type *of*, and *full* makes a scope of it."""
+def add_commands(app: typer.Typer, argument: ArgumentInfo, full: Callable[[str], str]) -> None:
+    """Add the three commands to *app*; the scope is their *argument*, and *full* makes a scope of it."""
 
     @app.command("set-delayed-delivery")
     @shows_work(AWAITS_BROKER)
     def set_delayed_delivery(
-        scope: of,
+        scope: Annotated[str, argument],
         root: Root,
         enable: Enable = None,
         tick: Tick = "1s",
@@ -62,7 +63,7 @@ def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None
         values = dict(zip(("active", "tickTime", "maxDeliveryDelayInMillis"), (is_active, *limits)))
         print_done(as_json, "set delayed-delivery", scope=scope, policy="delayed-delivery", value=values)
 
-    add_get_and_remove(app, of, full, "delayed-delivery", _shown, "on")
+    add_get_and_remove(app, argument, full, "delayed-delivery", _shown, "on")
 
 
 def full_name(topic: str) -> str:

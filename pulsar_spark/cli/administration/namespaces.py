@@ -9,7 +9,8 @@ from pulsar_spark.cli.common import Json, Root, admin, print_done, print_listed
 from pulsar_spark.protocol.topics.topic_name import parse_namespace
 
 app = typer.Typer(no_args_is_help=True)
-Namespace = Annotated[str, typer.Argument(help="'tenant/namespace'.")]
+_ARGUMENT = typer.Argument(help="'tenant/namespace'.")
+Namespace = Annotated[str, _ARGUMENT]
 
 
 @app.command()
@@ -35,6 +36,6 @@ def _full_name(namespace: str) -> str:
     return "/".join(parse_namespace(namespace))
 
 
-delayed_delivery.add_commands(app, Namespace, _full_name)
-policies.add_deduplication(app, Namespace, _full_name)
-compaction.add_commands(app, Namespace, _full_name)
+delayed_delivery.add_commands(app, _ARGUMENT, _full_name)
+policies.add_deduplication(app, _ARGUMENT, _full_name)
+compaction.add_commands(app, _ARGUMENT, _full_name)

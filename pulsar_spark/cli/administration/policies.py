@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from typer.models import ArgumentInfo
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli.common import (
@@ -85,15 +86,20 @@ def _when(root_admin: Admin, scope: str, name: str) -> str:
 
 
 def add_get_and_remove(
-    app: typer.Typer, of: type, full: Callable[[str], str], policy: str, shown: Callable[[Any], str], default: str
+    app: typer.Typer,
+    argument: ArgumentInfo,
+    full: Callable[[str], str],
+    policy: str,
+    shown: Callable[[Any], str],
+    default: str,
 ) -> None:
-    """Add ``get-`` and ``remove-`` of a *policy* to *app*, as in ``pulsar-admin``; their argument has type *of*, and
+    """Add ``get-`` and ``remove-`` of a *policy* to *app*, as in ``pulsar-admin``; the scope is their *argument*, and
     *full* makes a scope of it. *shown* formats a setting; *default* is for none.
     """
     method, words = policy.replace("-", "_"), policy.replace("-", " ")
 
     @app.command(f"get-{policy}", help=f"Show the policy of {words} that is set here, or 'not set'.")
-    def get_policy(scope: of, root: Root, as_json: Json = False):
+    def get_policy(scope: Annotated[str, argument], root: Root, as_json: Json = False):
         found = getattr(admin(root), f"get_{method}")(full(scope))
         if as_json:
             print_json(found)
@@ -105,24 +111,28 @@ def add_get_and_remove(
         help=f"Remove the setting of {words}. A wider setting then applies, or the default ({default}).",
     )
     @shows_work(AWAITS_BROKER)
-    def remove_policy(scope: of, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
+    def remove_policy(scope: Annotated[str, argument], root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
         getattr(admin(root, timeout), f"remove_{method}")(full(scope))
         print_done(as_json, f"removed {policy}", scope=scope, policy=policy, value=None)
 
 
-def add_deduplication(app: typer.Typer, of: type, full: Callable[[str], str]) -> None:
-    """Add ``set-``, ``get-`` and ``remove-deduplication`` to *app*; their argument has type *of*, and *full* makes a
+def add_deduplication(app: typer.Typer, argument: ArgumentInfo, full: Callable[[str], str]) -> None:
+    """Add ``set-``, ``get-`` and ``remove-deduplication`` to *app*; the scope is their *argument*, and *full* makes a
     scope of it.
     """
 
     @app.command("set-deduplication")
     @shows_work(AWAITS_BROKER)
     def set_deduplication(
-        scope: of, root: Root, enable: Enable = None, timeout: TimeoutSeconds = 30, as_json: Json = False
+        scope: Annotated[str, argument],
+        root: Root,
+        enable: Enable = None,
+        timeout: TimeoutSeconds = 30,
+        as_json: Json = False,
     ):
         """Set whether messages are deduplicated by producer name and sequence id."""
         is_on = chosen(enable)
         admin(root, timeout).set_deduplication(full(scope), is_on)
         print_done(as_json, "set deduplication", scope=scope, policy="deduplication", value=is_on)
 
-    add_get_and_remove(app, of, full, "deduplication", lambda found: "on" if found else "off", "off")
+    add_get_and_remove(app, argument, full, "deduplication", lambda found: "on" if found else "off", "off")

@@ -8,6 +8,7 @@ import typer
 from pulsar_spark.cli.administration import compaction, delayed_delivery, policies
 from pulsar_spark.cli.common import (
     AWAITS_BROKER,
+    TOPIC_ARGUMENT,
     Json,
     Root,
     TimeoutSeconds,
@@ -189,8 +190,8 @@ def lost(topic: Topic, root: Root, as_json: Json = False):
         )
 
 
-delayed_delivery.add_commands(app, Topic, delayed_delivery.full_name)
-policies.add_deduplication(app, Topic, delayed_delivery.full_name)
-compaction.add_commands(app, Topic, delayed_delivery.full_name)
+delayed_delivery.add_commands(app, TOPIC_ARGUMENT, delayed_delivery.full_name)
+policies.add_deduplication(app, TOPIC_ARGUMENT, delayed_delivery.full_name)
+compaction.add_commands(app, TOPIC_ARGUMENT, delayed_delivery.full_name)
 app.command("compact")(compaction.compact)
 app.command("compaction-status")(compaction.compaction_status)

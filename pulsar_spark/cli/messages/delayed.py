@@ -23,6 +23,7 @@ from pulsar_spark.cli.common import (
     working,
 )
 from pulsar_spark.cli.letters.dead_letters import parse_seconds, parse_time
+from pulsar_spark.cli.logs import with_parameters
 from pulsar_spark.cli.messages.messages import parse_property
 from pulsar_spark.cli.messages.shown import Output, open_payloads
 from pulsar_spark.protocol.topics.message_id import parse_message_id
@@ -77,10 +78,7 @@ def chooses(command: Callable) -> Callable:
 
     required = [each for each in own.values() if each.default is each.empty and each.name != "chosen"]
     others = [each for each in own.values() if each.default is not each.empty]
-    parameters = [*required, *options.values(), *others]
-    run.__signature__ = inspect.Signature(parameters)
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
-    return run
+    return with_parameters(run, [*required, *options.values(), *others])
 
 
 @app.command("list")

@@ -4,10 +4,10 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, BinaryIO, NamedTuple
+from typing import Annotated, Any, BinaryIO, NamedTuple, cast
 
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -186,19 +186,23 @@ def _milliseconds(text: str | None) -> int | None:
 
 
 class _Answers(Answered):
-    """The outcome of all messages: number published, last id, first error. ``is_held``: a backlog quota blocks the
-    rest.
+    """The outcome of all messages: number published, last id, first error. ``is_over_quota``: a backlog quota
+    blocks the rest.
     """
 
-    def __init__(self):
-        self.published, self.last_id, self.error, self.is_held = 0, None, None, False
+    def __init__(self) -> None:
+        self.published, self.is_over_quota = 0, False
+        self.last_id: MessageId | None = None
+        self.error: PulsarSparkError | None = None
 
     def __call__(self, error: PulsarSparkError | None, message_id: MessageId | None) -> None:
         if error is None:
             self.published, self.last_id = self.published + 1, message_id
         else:
             self.error = self.error or error
-            self.is_held |= isinstance(error, ProducerBlockedQuotaExceededError | ProducerBlockedQuotaExceededException)
+            self.is_over_quota |= isinstance(
+                error, ProducerBlockedQuotaExceededError | ProducerBlockedQuotaExceededException
+            )
 
 
 def _publish(producer: "pulsar_spark.Producer", contents: Iterable[Content], options: dict, rate: float) -> dict:
@@ -206,11 +210,11 @@ def _publish(producer: "pulsar_spark.Producer", contents: Iterable[Content], opt
     with _progress() as progress:
         task = progress.add_task("published", total=None)
         for content in contents:
-            if answers.is_held:
+            if answers.is_over_quota:
                 break
             if rate:
                 time.sleep(max(0.0, started + count / rate - time.monotonic()))
-            producer.send_async(content.payload, answers, partition_key=content.key, **options)
+            producer.send_async(content.payload, cast(Callable, answers), partition_key=content.key, **options)
             count += 1
             progress.update(task, completed=count)
         producer.flush()
@@ -316,7 +320,7 @@ def _key_shared_policy(
         return pulsar_spark.ConsumerKeySharedPolicy(allow_out_of_order_delivery=out_of_order)
     try:
         return pulsar_spark.ConsumerKeySharedPolicy(
-            pulsar_spark.KeySharedMode.Sticky, out_of_order, hash_ranges_of(sticky_ranges)
+            pulsar_spark.KeySharedMode.Sticky, out_of_order, list(hash_ranges_of(sticky_ranges))
         )
     except ValueError as wrong:
         raise InvalidConfiguration(f"--sticky-ranges {sticky_ranges!r}: {wrong}") from None
@@ -341,7 +345,7 @@ def _receive(
                 return
 
 
-def _member(enum, option: str, text: str, offered: Iterable[str] = ()):
+def _member(enum: type[Any], option: str, text: str, offered: Iterable[str] = ()) -> Any:
     for member in enum:
         if member.name.lower() == text.replace("_", "").lower():
             return member

@@ -169,6 +169,6 @@ def demo(
     from pulsar_spark.demo.run import run_demo
 
     clean_up_on_sigterm()
-    printers = {"console": progress_console, "show": print_json} if as_json else {}
-    if not run_demo(rows=rows, root=root, keep=keep, **printers):
+    console, show = (progress_console, print_json) if as_json else (None, None)
+    if not run_demo(rows=rows, root=root, keep=keep, console=console, show=show):
         raise typer.Exit(1)
