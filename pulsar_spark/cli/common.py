@@ -7,7 +7,7 @@ import json
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,6 +30,9 @@ Topic = Annotated[str, TOPIC_ARGUMENT]
 CreateTopic = Annotated[bool, typer.Option("--create", help="Create a missing topic, without partitions.")]
 Subscription = Annotated[str, typer.Option("--subscription", "-s", help="Name of the subscription.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many to list.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
+Force = Annotated[bool, typer.Option("--force", help="Delete even while consumers are connected.")]
 TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the broker's answer.")]
 
 AWAITS_BROKER = "waiting for the broker's answer"
@@ -125,20 +128,38 @@ def note_missing(root: str, namespace: str | None) -> None:
         progress_console.print(str(missing), highlight=False, markup=False, soft_wrap=True)
 
 
-def print_done(as_json: bool, text: str, **facts: Any) -> None:
-    """Print the outcome of a change: *text* for people, or *facts* as JSON."""
+def print_found(found: Any, as_json: bool, text: str) -> None:
+    """Print *found* as JSON, or the *text* for people."""
     if as_json:
-        print_json(facts)
+        print_json(found)
     else:
         typer.echo(text)
 
 
-def print_listed(found: Any, as_json: bool, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def print_done(as_json: bool, text: str, **facts: Any) -> None:
+    """Print the outcome of a change: *text* for people, or *facts* as JSON."""
+    print_found(facts, as_json, text)
+
+
+def print_listed(
+    found: Any, as_json: bool, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, none: str = "none"
+) -> None:
     """Print *found* as JSON, or its *rows* as a table."""
     if as_json:
         print_json(found)
     else:
-        print_table(columns, rows)
+        print_table(columns, [*rows], none=none)
+
+
+def print_each(
+    found: Iterable[dict], as_json: bool, columns: Sequence[str], row: Callable[[dict], Sequence[Any]], *, none: str
+) -> None:
+    """Print each of *found* as a line of JSON, or the *row* of each in a table."""
+    if not as_json:
+        print_table(columns, [row(each) for each in found], none=none)
+        return
+    for each in found:
+        print_json(each)
 
 
 def visible(text: str) -> str:
@@ -160,10 +181,7 @@ def print_table(
     console = Console(markup=False)
     title = title and visible(title)
     cells = [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
-    is_number = [
-        all(isinstance(row[index], int) and not isinstance(row[index], bool) for row in rows)
-        for index in range(len(columns))
-    ]
+    is_number = [all(type(row[index]) is int for row in rows) for index in range(len(columns))]
     if console.width < _least_width(columns, cells, is_number):
         for number, row in enumerate(cells):
             block = Table(title=None if number else title, title_justify="left", box=None, show_header=False)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, admin, print_json, shows_work
+from pulsar_spark.cli.common import Json, Root, admin, print_found, shows_work
 from pulsar_spark.errors import InvalidConfiguration
 
 app = typer.Typer(no_args_is_help=True)
@@ -14,11 +14,8 @@ app = typer.Typer(no_args_is_help=True)
 def list_(root: Root, as_json: Json = False):
     """List the bundles: the range of hashes of each, how many topics it has, and which broker serves it."""
     found = admin(root).bundles()
-    if as_json:
-        print_json(found)
-        return
-    for each in found:
-        typer.echo(f"{each['bundle']}  {each['topics']} topics  {each['broker'] or 'no broker'}")
+    lines = (f"{each['bundle']}  {each['topics']} topics  {each['broker'] or 'no broker'}" for each in found)
+    print_found(found, as_json, "\n".join(lines))
 
 
 @app.command("split")
@@ -35,10 +32,7 @@ def split(
     message moves, and consumers of the second part reconnect by themselves.
     """
     halves = admin(root).split_bundle(bundle, None if at is None else _hash(at))
-    if as_json:
-        print_json(halves)
-    else:
-        typer.echo(f"{bundle} is split into {' and '.join(halves)}")
+    print_found(halves, as_json, f"{bundle} is split into {' and '.join(halves)}")
 
 
 def _hash(text: str) -> int:

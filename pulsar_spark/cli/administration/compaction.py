@@ -17,7 +17,7 @@ from pulsar_spark.cli.common import (
     Topic,
     admin,
     print_done,
-    print_json,
+    print_found,
     shows_work,
 )
 from pulsar_spark.errors import InvalidConfiguration
@@ -54,21 +54,14 @@ def compact(topic: Topic, root: Root, as_json: Json = False):
     root_admin = admin(root)
     root_admin.compact(topic, session)
     found = root_admin.stats(topic)["compaction"]
-    if as_json:
-        print_json(found)
-    else:
-        typer.echo(
-            f"compacted {topic}: {found['lastCompactionRemovedEventCount']} messages are not in its compacted view"
-        )
+    removed = found["lastCompactionRemovedEventCount"]
+    print_found(found, as_json, f"compacted {topic}: {removed} messages are not in its compacted view")
 
 
 def compaction_status(topic: Topic, root: Root, as_json: Json = False):
     """Show the outcome of a topic's last compaction: NOT_RUN, RUNNING, SUCCESS or ERROR."""
     found = admin(root).compaction_status(topic)
-    if as_json:
-        print_json(found)
-    else:
-        typer.echo(" ".join(filter(None, found.values())))
+    print_found(found, as_json, " ".join(filter(None, found.values())))
 
 
 def add_commands(app: typer.Typer, argument: ArgumentInfo, full: Callable[[str], str]) -> None:

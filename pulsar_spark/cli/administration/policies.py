@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 from typer.models import ArgumentInfo
 
-from pulsar_spark.admin import Admin
 from pulsar_spark.cli.common import (
     AWAITS_BROKER,
     Json,
@@ -15,7 +14,7 @@ from pulsar_spark.cli.common import (
     admin,
     chosen,
     print_done,
-    print_json,
+    print_found,
     print_listed,
     shows_work,
 )
@@ -43,16 +42,11 @@ def list_(as_json: Json = False):
     """List all policies, one per line: name, default, unit and effect; with --json also the allowed values. 0 means off
     or no limit, unless stated otherwise.
     """
-    if not as_json:
-        for name in POLICIES:
-            typer.echo(policy_line(name))
-        return
-    print_json(
-        [
-            {"policy": name, "default": default, "values": values_of(name), **description(name)._asdict()}
-            for name, default in POLICIES.items()
-        ]
-    )
+    found = [
+        {"policy": name, "default": default, "values": values_of(name), **description(name)._asdict()}
+        for name, default in POLICIES.items()
+    ]
+    print_found(found, as_json, "\n".join(map(policy_line, POLICIES)))
 
 
 @app.command()
@@ -70,7 +64,8 @@ def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSecon
     """
     root_admin = admin(root, timeout)
     root_admin.set_policy(scope, name, value)
-    print_done(as_json, f"set {name}{_when(root_admin, scope, name)}", scope=scope, policy=name, value=value)
+    when = takes_effect(name, int(root_admin.effective_policy(scope, CHECK_SECONDS)))
+    print_done(as_json, f"set {name}{when}", scope=scope, policy=name, value=value)
 
 
 @app.command()
@@ -79,10 +74,6 @@ def remove(scope: Scope, name: Name, root: Root, timeout: TimeoutSeconds = 30, a
     """Remove a policy that is set here. A wider setting then applies, or the default."""
     admin(root, timeout).remove_policy(scope, name)
     print_done(as_json, f"removed {name}", scope=scope, policy=name, value=None)
-
-
-def _when(root_admin: Admin, scope: str, name: str) -> str:
-    return takes_effect(name, int(root_admin.effective_policy(scope, CHECK_SECONDS)))
 
 
 def add_get_and_remove(
@@ -101,10 +92,7 @@ def add_get_and_remove(
     @app.command(f"get-{policy}", help=f"Show the policy of {words} that is set here, or 'not set'.")
     def get_policy(scope: Annotated[str, argument], root: Root, as_json: Json = False):
         found = getattr(admin(root), f"get_{method}")(full(scope))
-        if as_json:
-            print_json(found)
-        else:
-            typer.echo("not set" if found is None else shown(found))
+        print_found(found, as_json, "not set" if found is None else shown(found))
 
     @app.command(
         f"remove-{policy}",

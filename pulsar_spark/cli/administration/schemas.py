@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, Topic, admin, print_json
+from pulsar_spark.cli.common import Json, Root, Topic, admin, print_found, print_json
 from pulsar_spark.errors import InvalidConfiguration
 
 app = typer.Typer(no_args_is_help=True)
@@ -48,17 +48,11 @@ def upload(topic: Topic, root: Root, file: File, as_json: Json = False):
             "'schema' and, as texts, 'properties'"
         ) from wrong
     version = admin(root).create_schema(topic, kind, schema, properties, content.get("name"))
-    if as_json:
-        print_json({"version": version})
-    else:
-        typer.echo(f"version {version}")
+    print_found({"version": version}, as_json, f"version {version}")
 
 
 @app.command()
 def delete(topic: Topic, root: Root, as_json: Json = False):
     """Delete the schemas of a topic. Stored messages can still be read with the schemas they were written with."""
     version = admin(root).delete_schema(topic)
-    if as_json:
-        print_json({"version": version})
-    else:
-        typer.echo("none" if version is None else f"deleted by version {version}")
+    print_found({"version": version}, as_json, "none" if version is None else f"deleted by version {version}")

@@ -9,6 +9,7 @@ import typer
 from pulsar_spark.cli.common import (
     AWAITS_BROKER,
     CreateTopic,
+    Force,
     Json,
     Root,
     Subscription,
@@ -18,6 +19,7 @@ from pulsar_spark.cli.common import (
     named_time,
     print_done,
     print_json,
+    print_listed,
     print_table,
     progress_console,
     shows_work,
@@ -56,10 +58,7 @@ def create(
 def list_(topic: Topic, root: Root, as_json: Json = False):
     """List the subscriptions of a topic."""
     found = admin(root).subscriptions(topic)
-    if as_json:
-        print_json(found)
-    else:
-        print_table(["subscription"], [(name,) for name in found])
+    print_listed(found, as_json, ["subscription"], [(name,) for name in found])
 
 
 @app.command()
@@ -68,7 +67,7 @@ def delete(
     topic: Topic,
     subscription: Subscription,
     root: Root,
-    force: Annotated[bool, typer.Option("--force", help="Delete even while consumers are connected.")] = False,
+    force: Force = False,
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
 ):

@@ -9,6 +9,8 @@ from pulsar_spark.cli.administration import compaction, delayed_delivery, polici
 from pulsar_spark.cli.common import (
     AWAITS_BROKER,
     TOPIC_ARGUMENT,
+    DryRun,
+    Force,
     Json,
     Root,
     TimeoutSeconds,
@@ -91,17 +93,15 @@ def describe(topic: Topic, root: Root, as_json: Json = False):
 def partitions(topic: Topic, root: Root, as_json: Json = False):
     """Show the number of messages in each partition of a topic; a topic without partitions has one row, -1."""
     messages = admin(root).describe(topic)["messages"]
-    if as_json:
-        print_json([{"partition": partition, "messages": count} for partition, count in messages.items()])
-    else:
-        print_table(["partition", "messages"], list(messages.items()))
+    found = [{"partition": partition, "messages": count} for partition, count in messages.items()]
+    print_listed(found, as_json, ["partition", "messages"], messages.items())
 
 
 @app.command()
 def delete(
     topic: Topic,
     root: Root,
-    force: Annotated[bool, typer.Option("--force", help="Delete even while consumers are connected.")] = False,
+    force: Force = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ):
@@ -148,12 +148,7 @@ def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30, as_json: Json
 
 
 @app.command()
-def mend(
-    topic: Topic,
-    root: Root,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
-    as_json: Json = False,
-):
+def mend(topic: Topic, root: Root, dry_run: DryRun = False, as_json: Json = False):
     """Repair a stopped topic: set the unreadable commit aside, and remove rows that are not a valid publish."""
     found = admin(root).mend(topic, dry_run)
     if as_json:
@@ -172,22 +167,17 @@ def mend(
 def lost(topic: Topic, root: Root, as_json: Json = False):
     """List the messages whose file is missing or damaged; 'subscriptions skip-lost' acknowledges them."""
     found = admin(root).lost_messages(topic)
-    if as_json:
-        print_json(found)
-    else:
-        print_table(
-            ["partition", "positions", "entries", "messages", "file"],
-            [
-                (
-                    each["partition"],
-                    f"{each['first_position']} to {each['last_position']}",
-                    f"{each['ledger_id']}:{each['first_entry_id']} to {each['ledger_id']}:{each['last_entry_id']}",
-                    each["messages"],
-                    each["path"],
-                )
-                for each in found
-            ],
+    rows = [
+        (
+            each["partition"],
+            f"{each['first_position']} to {each['last_position']}",
+            f"{each['ledger_id']}:{each['first_entry_id']} to {each['ledger_id']}:{each['last_entry_id']}",
+            each["messages"],
+            each["path"],
         )
+        for each in found
+    ]
+    print_listed(found, as_json, ["partition", "positions", "entries", "messages", "file"], rows)
 
 
 delayed_delivery.add_commands(app, TOPIC_ARGUMENT, delayed_delivery.full_name)

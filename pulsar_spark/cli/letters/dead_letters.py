@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, named_time, print_json, print_table, shows_work, working
+from pulsar_spark.cli.common import (
+    DryRun,
+    Json,
+    Limit,
+    Root,
+    TimeoutSeconds,
+    named_time,
+    print_json,
+    print_listed,
+    print_table,
+    shows_work,
+    working,
+)
 from pulsar_spark.cli.letters import waiting_letters
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
@@ -65,7 +77,7 @@ def list_(
     root: Root,
     subscription: DiedOn = None,
     where: Where = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Letters to list.")] = 20,
+    limit: Limit = 20,
     as_json: Json = False,
 ):
     """List letters, the oldest first; with --json one line of JSON each."""
@@ -82,13 +94,8 @@ def list_(
         .drop("payload", *ENCODING_COLUMNS)
     )
     try:
-        rows = (
-            (letters.filter(where) if where else letters)
-            .orderBy("partition", "position")
-            .limit(limit)
-            .toArrow()
-            .to_pylist()
-        )
+        chosen = letters.filter(where) if where else letters
+        rows = chosen.orderBy("partition", "position").limit(limit).toArrow().to_pylist()
     except (AnalysisException, ParseException) as wrong:
         raise InvalidConfiguration(f"--where {where!r}: {str(wrong).splitlines()[0]}") from wrong
     _print_letters(rows, as_json)
@@ -104,21 +111,10 @@ def _print_letters(rows: list[dict], as_json: bool) -> None:
                 }
             )
         return
+    columns = ("cause", "attempts", "replays", "partition_key", "size", "sent_by")
     print_table(
         ["letter", "written", "cause", "attempts", "replays", "key", "size", "sent by"],
-        [
-            (
-                row["message_id"],
-                _seconds(row["publish_time"]),
-                row["cause"],
-                row["attempts"],
-                row["replays"],
-                row["partition_key"],
-                row["size"],
-                row["sent_by"],
-            )
-            for row in rows
-        ],
+        [(row["message_id"], _seconds(row["publish_time"]), *(row[name] for name in columns)) for row in rows],
     )
 
 
@@ -128,27 +124,21 @@ def count(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, as_js
     """Count letters by cause. It starts no Spark."""
     found = letter_topic(Layout(root), topic, subscription)
     rows = [] if found is None else count_letters(Layout(root), found)
-    if as_json:
-        print_json(
-            [
-                {
-                    "cause": row["cause"],
-                    "letters": row["letters"],
-                    "sent": row["sent"],
-                    "firstTime": row["first_time"] and row["first_time"].isoformat(),
-                    "lastTime": row["last_time"] and row["last_time"].isoformat(),
-                }
-                for row in rows
-            ]
-        )
-    else:
-        print_table(
-            ["cause", "letters", "sent back", "first", "last"],
-            [
-                (row["cause"], row["letters"], row["sent"], _seconds(row["first_time"]), _seconds(row["last_time"]))
-                for row in rows
-            ],
-        )
+    counts = [
+        {
+            "cause": row["cause"],
+            "letters": row["letters"],
+            "sent": row["sent"],
+            "firstTime": row["first_time"] and row["first_time"].isoformat(),
+            "lastTime": row["last_time"] and row["last_time"].isoformat(),
+        }
+        for row in rows
+    ]
+    shown = [
+        (row["cause"], row["letters"], row["sent"], _seconds(row["first_time"]), _seconds(row["last_time"]))
+        for row in rows
+    ]
+    print_listed(counts, as_json, ["cause", "letters", "sent back", "first", "last"], shown)
 
 
 @app.command()
@@ -166,7 +156,7 @@ def reprocess(
     rate: Annotated[float | None, typer.Option("--rate", "-r", help="Most messages per second.")] = None,
     max_replays: MaxReplays = 3,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Most letters to send.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
+    dry_run: DryRun = False,
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
 ):

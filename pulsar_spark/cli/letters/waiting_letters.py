@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, admin, print_json, print_table
+from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, admin, print_done, print_each
 
 OfTopic = Annotated[str | None, typer.Argument(help="Only letters of messages of this topic.")]
 OfSubscription = Annotated[
@@ -17,27 +17,18 @@ OneLetter = Annotated[str | None, typer.Option("--letter", "-l", help="Only this
 
 def waiting(root: Root, topic: OfTopic = None, subscription: OfSubscription = None, as_json: Json = False):
     """Show letters that could not be written so far, and why; with --json one line of JSON each."""
-    found = admin(root).waiting_letters(topic, subscription)
-    if as_json:
-        for letter in found:
-            print_json(letter)
-        return
-    print_table(
+    print_each(
+        admin(root).waiting_letters(topic, subscription),
+        as_json,
         ["letter", "topic", "subscription", "messages", "for", "why", "tries", "since", "next try"],
-        [
-            (
-                each["letter"],
-                each["topic"],
-                each["subscription"],
-                each["messages"],
-                each["letterTopic"],
-                f"{each['error']}: {each['text']}" if each["error"] else "",
-                each["tries"],
-                each["since"],
-                each["nextTry"] or "now",
-            )
-            for each in found
-        ],
+        lambda each: (
+            *(each[name] for name in ("letter", "topic", "subscription", "messages", "letterTopic")),
+            f"{each['error']}: {each['text']}" if each["error"] else "",
+            each["tries"],
+            each["since"],
+            each["nextTry"] or "now",
+        ),
+        none="none",
     )
 
 
@@ -50,7 +41,8 @@ def retry_waiting(
     as_json: Json = False,
 ):
     """Try to write the waiting letters now."""
-    _done("tried again", admin(root, timeout).retry_waiting_letters(topic, subscription, letter=letter), as_json)
+    messages = admin(root, timeout).retry_waiting_letters(topic, subscription, letter=letter)
+    print_done(as_json, f"tried again: letters of {messages} messages", messages=messages)
 
 
 def drop_waiting(
@@ -63,15 +55,5 @@ def drop_waiting(
     as_json: Json = False,
 ):
     """Drop waiting letters: their messages get no letter."""
-    _done(
-        "dropped",
-        admin(root, timeout).drop_waiting_letters(topic, subscription, letter=letter, drop_all=drop_all),
-        as_json,
-    )
-
-
-def _done(what: str, messages: int, as_json: bool) -> None:
-    if as_json:
-        print_json({"messages": messages})
-    else:
-        typer.echo(f"{what}: letters of {messages} messages")
+    messages = admin(root, timeout).drop_waiting_letters(topic, subscription, letter=letter, drop_all=drop_all)
+    print_done(as_json, f"dropped: letters of {messages} messages", messages=messages)

@@ -12,7 +12,9 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli.common import (
+    DryRun,
     Json,
+    Limit,
     Root,
     TimeoutSeconds,
     Topic,
@@ -42,7 +44,6 @@ Ids = Annotated[
 ]
 Every = Annotated[bool, typer.Option("--all", help="All waiting messages of the topic.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="The reason, for the history.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
 
 
 def _chosen(
@@ -64,7 +65,7 @@ def _chosen(
     }
 
 
-Chosen = Annotated[dict, "which of what waits is meant, as options say that chooses adds"]
+Chosen = Annotated[dict, "the arguments of the options that chooses adds"]
 
 
 def chooses(command: Callable) -> Callable:
@@ -83,14 +84,7 @@ def chooses(command: Callable) -> Callable:
 
 @app.command("list")
 @chooses
-def list_(
-    topic: Topic,
-    root: Root,
-    chosen: Chosen,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Messages to list.")] = 20,
-    output: Output = None,
-    as_json: Json = False,
-):
+def list_(topic: Topic, root: Root, chosen: Chosen, limit: Limit = 20, output: Output = None, as_json: Json = False):
     """List messages that wait for their deliver time, earliest first; with --json one line of JSON each."""
     with open_payloads(output) as payloads:
         found = admin(root).scheduled(topic, **chosen, with_payload=output is not None)

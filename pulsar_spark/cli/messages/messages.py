@@ -19,7 +19,7 @@ from pulsar_spark.cli.common import (
     Root,
     Subscription,
     Topic,
-    print_json,
+    print_done,
     progress_console,
     service_url,
 )
@@ -118,13 +118,9 @@ def produce(
         sent = _publish(producer, keyed, options, rate)
     finally:
         client.close()
-    if as_json:
-        print_json({"topic": topic, **sent})
-    else:
-        typer.echo(
-            f"{sent['produced']} message{'s' * (sent['produced'] != 1)} published to {topic}{made}"
-            + (f", the last one is {sent['lastMessageId']}" if sent["produced"] else "")
-        )
+    last = f", the last one is {sent['lastMessageId']}" if sent["produced"] else ""
+    text = f"{sent['produced']} message{'s' * (sent['produced'] != 1)} published to {topic}{made}{last}"
+    print_done(as_json, text, topic=topic, **sent)
 
 
 def _what_is_made(layout: Layout, topic: str) -> str:

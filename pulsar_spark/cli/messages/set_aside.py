@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, admin, print_done, print_json, print_table
+from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, admin, print_done, print_listed
 
 app = typer.Typer(no_args_is_help=True)
 Id = Annotated[str | None, typer.Argument(help="As 'set-aside list' shows it.")]
@@ -15,13 +15,8 @@ All = Annotated[bool, typer.Option("--all", help="All of them.")]
 def list_(root: Root, as_json: Json = False):
     """List requests and topics that the broker set aside, and why."""
     found = admin(root).set_aside()
-    if as_json:
-        print_json(found)
-    else:
-        print_table(
-            ["id", "error", "cause", "since"],
-            [(entry["id"], entry["error"], entry["text"], entry["time"]) for entry in found],
-        )
+    rows = [(entry["id"], entry["error"], entry["text"], entry["time"]) for entry in found]
+    print_listed(found, as_json, ["id", "error", "cause", "since"], rows)
 
 
 @app.command()

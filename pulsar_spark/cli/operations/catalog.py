@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, print_json, print_table, shows_work
+from pulsar_spark.cli.common import Json, Root, print_listed, shows_work
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.storage.layout import Layout
 
@@ -55,7 +55,4 @@ def register(
 
     schemas = schemas_of(schema or [])
     found = register_in(spark_session("pulsar_spark catalog", root=root), Layout(root), catalog, prefix, schemas)
-    if as_json:
-        print_json(found)
-    else:
-        print_table(["name in SQL", "lies in"], [*found.items()])
+    print_listed(found, as_json, ["name in SQL", "lies in"], found.items())

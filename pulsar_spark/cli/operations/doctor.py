@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, admin, print_done, print_json, print_table
+from pulsar_spark.cli.common import DryRun, Json, Root, admin, print_done, print_found, print_listed
 from pulsar_spark.table_specs import LAYOUT_VERSION
 
 UNSOUND = 1
@@ -17,15 +17,9 @@ def doctor(root: Root, as_json: Json = False):
     """
     root_admin = admin(root)
     findings = root_admin.doctor()
-    if as_json:
-        print_json(findings)
-    elif findings:
-        print_table(
-            ["finding", "table", "what it is", "command"],
-            [(found["kind"], found["table"], found["text"], found["command"]) for found in findings],
-        )
-    else:
-        typer.echo(f"sound, layout {LAYOUT_VERSION}")
+    rows = [(found["kind"], found["table"], found["text"], found["command"]) for found in findings]
+    columns = ["finding", "table", "what it is", "command"]
+    print_listed(findings, as_json, columns, rows, none=f"sound, layout {LAYOUT_VERSION}")
     if findings:
         raise typer.Exit(UNSOUND)
 
@@ -45,20 +39,15 @@ def repair(
     forget: Annotated[
         bool, typer.Option("--forget", help="Replace a commit whose data is lost with one without rows.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ):
     """Repair broken commits from their data files, and broken checkpoints from the commits. Exit code 1: something
     could not be repaired.
     """
     done = admin(root).repair(table, files=file or (), forget=forget, dry_run=dry_run)
-    if as_json:
-        print_json(done)
-    else:
-        for repaired in done:
-            typer.echo(f"{repaired['table']}: {repaired['text']}")
-        if not done:
-            typer.echo("nothing to repair")
+    lines = [f"{repaired['table']}: {repaired['text']}" for repaired in done]
+    print_found(done, as_json, "\n".join(lines) or "nothing to repair")
     if not all(repaired["is_done"] for repaired in done):
         raise typer.Exit(UNSOUND)
 
@@ -67,10 +56,7 @@ def repair(
 def get(root: Root, as_json: Json = False):
     """Show whether writes wait for the disk: fsync or none."""
     found = admin(root).get_durability()
-    if as_json:
-        print_json({"durability": found})
-    else:
-        typer.echo(found)
+    print_done(as_json, found, durability=found)
 
 
 @app.command("set")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.admin import upkeep
-from pulsar_spark.cli.common import Json, Root, note_missing, print_json, print_table, shows_work
+from pulsar_spark.cli.common import DryRun, Json, Root, note_missing, print_json, print_table, shows_work
 from pulsar_spark.storage.layout import Layout
 
 app = typer.Typer(no_args_is_help=True)
@@ -15,7 +15,6 @@ Topic = Annotated[
     str | None, typer.Argument(help="One topic or partition; by default, without --namespace, all of the root.")
 ]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only the topics of 'tenant/namespace'.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
 
 
 @app.command()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, RootOrNone, admin, print_json, progress_console, shows_work
+from pulsar_spark.cli.common import Json, Root, RootOrNone, admin, print_done, print_json, progress_console, shows_work
 from pulsar_spark.cli.logs import LogFormatOption, LogLevel, LogLevelOption, set_up_logging
 from pulsar_spark.cli.signals import clean_up_on_sigterm
 from pulsar_spark.protocol.delays.delays import MAX_NUM_BUCKETS
@@ -138,10 +138,8 @@ def archive_classes_(as_json: Json = False):
     from pulsar_spark.broker.service.class_archive import archive_classes
 
     path = archive_classes()
-    if as_json:
-        print_json({"path": str(path), "bytes": path.stat().st_size})
-    else:
-        typer.echo(f"{path}: {path.stat().st_size // 1_000_000} MB")
+    size = path.stat().st_size
+    print_done(as_json, f"{path}: {size // 1_000_000} MB", path=str(path), bytes=size)
 
 
 def _is_something_else(layout: Layout) -> bool:
