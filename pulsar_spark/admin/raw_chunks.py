@@ -58,5 +58,5 @@ class RawChunks:
         message = Outgoing(payload, None, None, None, None, None, now_ms, 0, 0.0, None, columns)
         identity = publish_id(now_ms, secrets.randbits(74))
         rows, _ = publish_rows([Entry(partitions[0], [message])], identity, producer_name)
-        version = AppendTable(found.path).append(rows)
+        version = AppendTable(found.path).append(rows) or 0  # a number: nothing tells it not to write
         return MessageId(partitions[0], version, 0).of_topic(str(found.name.partition(partitions[0])))

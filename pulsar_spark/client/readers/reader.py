@@ -198,20 +198,6 @@ class Reader(Described):
             self._next = None if isinstance(found, _NotNow) else found
         return self._next
 
-    def _when_there(self, read: Callable[[], Iterator[_T]]) -> Iterator[_T | _NotNow]:
-        """The items of *read*, and ``_NOT_NOW`` while the root is away; then it reads again from the same place."""
-        given = 0
-        while True:
-            try:
-                for each in islice(read(), given, None):
-                    given += 1
-                    yield each
-                return
-            except _FAILED:
-                if not is_away(self._topic.path):
-                    raise
-            yield _NOT_NOW
-
     def _chunks_of(self, partition: int) -> LogChunks:
         earlier = partial(chunk_runs_before, self._topic, partition, self._client._ledgers.of(self._topic))
         return LogChunks(self._topic, self._entries, earlier)
@@ -221,11 +207,11 @@ class Reader(Described):
             if partition not in self._chunks:  # added since
                 self._names[partition] = str(self._topic.name.partition(partition))
                 self._chunks[partition] = self._chunks_of(partition)
-            for wanted in self._when_there(partial(self._wanted, partition, run)):
+            for wanted in _when_there(self._topic, partial(self._wanted, partition, run)):
                 if isinstance(wanted, _NotNow):
                     yield wanted
                 else:
-                    yield from self._when_there(partial(self._of_run, partition, *wanted))
+                    yield from _when_there(self._topic, partial(self._of_run, partition, *wanted))
 
     def _wanted(self, partition: int, run: Run) -> Iterator[tuple[Run, Joining | None, int, Spans | None]]:
         """The arguments of :meth:`_of_run` for *run*; nothing if none of it is wanted."""
@@ -293,7 +279,9 @@ class Reader(Described):
                 elif not isinstance(error, FileNotFoundError) or not view.look():
                     raise  # otherwise the file left the view, and there is a newer one
         first_uncompacted = min([max(first, passed.get(partition, 0) + 1) for partition in self._partitions])
-        for runs in self._when_there(lambda: iter([self._log.start_at(first_uncompacted, passed, self._start.time)])):
+        for runs in _when_there(
+            self._topic, lambda: iter([self._log.start_at(first_uncompacted, passed, self._start.time)])
+        ):
             if isinstance(runs, _NotNow):
                 yield runs
             else:
@@ -308,3 +296,18 @@ class Reader(Described):
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise AlreadyClosed(f"the reader of {self._topic_name!r} is closed")
+
+
+def _when_there(topic: Topic, read: Callable[[], Iterator[_T]]) -> Iterator[_T | _NotNow]:
+    """The items of *read*, and ``_NOT_NOW`` while the root is away; then it reads again from the same place."""
+    given = 0
+    while True:
+        try:
+            for each in islice(read(), given, None):
+                given += 1
+                yield each
+            return
+        except _FAILED:
+            if not is_away(topic.path):
+                raise
+        yield _NOT_NOW

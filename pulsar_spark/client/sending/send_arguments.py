@@ -28,9 +28,7 @@ def outgoing(
     deliver_at: Any,
     deliver_after: Any,
 ) -> Outgoing:
-    """The message, with sequence id -1 for the next; ValueError, TypeError or :class:`InvalidMessage` for arguments of
-    ``send`` that are wrong.
-    """
+    """The message, with sequence id -1 for the next one; ValueError, TypeError or :class:`InvalidMessage`."""
     payload = None if content is None else _encoded(schema, content)
     if properties is not None:
         check_properties(properties)
