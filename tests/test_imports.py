@@ -80,4 +80,4 @@ def test_each_command_has_a_line_that_fits_a_screen():
     assert [*built] == [*COMMANDS]
     for name, entry in COMMANDS.items():
         assert built[name] is built[name] and built[name].name == name and built[name].help
-        assert entry.line.endswith(".") and len(f"  subscriptions  {entry.line}") <= 79, name
+        assert entry.summary.endswith(".") and len(f"  subscriptions  {entry.summary}") <= 79, name
