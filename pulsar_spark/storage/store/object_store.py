@@ -74,7 +74,7 @@ class ObjectStore(StoreFolders):
             check_bucket(self.url, root, folder)
             self._checked.add(str(root))
 
-    # Operations of LocalStore
+    # Operations of a local disk, too
 
     def stamp(self, name: str | ObjectPath) -> tuple[str, ...]:
         """A value that changes with the object; FileNotFoundError without one."""
