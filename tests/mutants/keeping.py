@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "delivered-rounds-cleared",
         "rounds are deleted whose deliveries are not all acknowledged, so sinks write them twice",
-        "storage/cursor_ledger/held_rounds.py",
+        "storage/upkeep/kept_rounds.py",
         "return any(position > mark_delete.get(CursorKey(*key), NOBODY) for *key, position in zip(*columns))",
         "return False",
         "tests/storage/test_housekeeping.py::test_rounds_that_delivered_what_was_given_back_since_stay",

@@ -24,7 +24,7 @@ from pulsar_spark.storage.delay_index.delay_merge import write_entries
 from pulsar_spark.storage.delay_index.delay_notes import NewBucket
 from pulsar_spark.storage.delay_index.delay_segments import NO_ENTRIES, Entries, together
 from pulsar_spark.storage.delay_index.delayed import has_delayed, read_delayed
-from pulsar_spark.storage.entries.said_values import lower_bounds
+from pulsar_spark.storage.entries.stated_values import lower_bounds
 from pulsar_spark.storage.ledgers.needed_runs import delayed_runs
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.topics.topics import Topic

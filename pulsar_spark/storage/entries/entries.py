@@ -26,7 +26,7 @@ from pulsar_spark.storage.entries.message_files import (
     taken,
 )
 from pulsar_spark.storage.entries.missing import Missing, Present, is_trimmed, lost_error, missing_of
-from pulsar_spark.storage.entries.said_values import MOST_ENTRIES, Values, common_values
+from pulsar_spark.storage.entries.stated_values import MOST_ENTRIES, Values, common_values
 from pulsar_spark.storage.entries.topic_files import (
     READ_ERRORS,
     files_of,

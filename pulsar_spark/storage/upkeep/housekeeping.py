@@ -18,13 +18,13 @@ from deltalake import DeltaTable
 
 from pulsar_spark.storage.cursor_ledger.committed_rounds import rows_of
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.cursor_ledger.held_rounds import NOBODY, first_held_round, mark_deletes
 from pulsar_spark.storage.delta.log import TableLog, last_append
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.store.faults import is_fault_of_disk
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.upkeep.joining import DataFile, can_be_joined, files_of, groups_of, join, remove_of
+from pulsar_spark.storage.upkeep.kept_rounds import NOBODY, first_kept_round, mark_deletes
 from pulsar_spark.storage.upkeep.retention import LEAST_SECONDS, looked_back, promised_seconds, tell_promise
 from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.storage.upkeep.upkeep import FILES_A_STEP, appended, remove_left, remove_stale, remove_unseen
@@ -168,7 +168,7 @@ def _history(table: AnyPath, files: list[DataFile], needs: Needs, before: float)
     kept = min((file.first_round or 0 for file in files if file not in old), default=NOBODY)
     first = min(kept, needs.first_round)
     before_first = {file: file.last_round for file in old if file.last_round is not None and file.last_round < first}
-    first = first_held_round(table, before_first, needs.mark_delete)
+    first = first_kept_round(table, before_first, needs.mark_delete)
     return {file for file, last_round in before_first.items() if last_round < first}
 
 

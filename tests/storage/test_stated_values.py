@@ -14,7 +14,7 @@ from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.entries import entries
 from pulsar_spark.storage.entries.entries import read_slice
-from pulsar_spark.storage.entries.said_values import MOST_ENTRIES, common_values, lower_bounds
+from pulsar_spark.storage.entries.stated_values import MOST_ENTRIES, common_values, lower_bounds
 from pulsar_spark.storage.ledgers.publishes import number_commit
 from pulsar_spark.storage.topics.topics import Topic, create_topic
 from pulsar_spark.table_specs import MESSAGES
