@@ -47,8 +47,8 @@ def compaction_stats(topic: Topic) -> dict:
     """The compaction part of a topic's stats, as in Pulsar; times in ms since 1970, 0 for never."""
     view = CompactedView(topic.path)
     return {
-        "lastCompactionRemovedEventCount": view.said(REMOVED),
-        "lastCompactionSucceedTimestamp": view.said(SUCCEED_TIME_MS),
+        "lastCompactionRemovedEventCount": view.transaction(REMOVED),
+        "lastCompactionSucceedTimestamp": view.transaction(SUCCEED_TIME_MS),
         "lastCompactionFailedTimestamp": compaction_status(topic, view).failed_time_ms,
-        "lastCompactionDurationTimeInMills": view.said(DURATION_MS),
+        "lastCompactionDurationTimeInMills": view.transaction(DURATION_MS),
     }

@@ -138,16 +138,16 @@ def test_a_small_part_of_many_runs_is_in_memory(layout, ledgers, monkeypatch):
         assert few.end("T", -1) == rows[first + 3]["first_position"] + rows[first + 3]["entries"]
     with monkeypatch.context() as as_it_is:
         as_it_is.setattr(ledger_index, "STRETCH", 1000)
-        assert whole.end("T", -1) == end and whole._topics["T"][-1].held == 100
+        assert whole.end("T", -1) == end and whole._topics["T"][-1].in_memory == 100
     for index in (few, LedgerIndex(layout)):
-        assert index.end("T", -1) == end and index._topics["T"][-1].held <= 12
+        assert index.end("T", -1) == end and index._topics["T"][-1].in_memory <= 12
         for _ in range(50):
             first = drawn.randrange(end)
             last = min(first + drawn.choice([0, 1, 5, 60]), end - 1)
             spans = [(at, min(at + 2, last)) for at in range(first, last + 1, drawn.choice([3, 7, 20]))]
             assert list(index.runs("T", -1, first, last)) == list(whole.runs("T", -1, first, last))
             assert index.spans_of("T", -1, spans) == whole.spans_of("T", -1, spans)
-            assert index._topics["T"][-1].held <= 12 and len(index._stretches["T", -1]) <= 4
+            assert index._topics["T"][-1].in_memory <= 12 and len(index._stretches["T", -1]) <= 4
         assert [index.find("T", -1, 3, entry_id) for entry_id in range(12)] == [
             whole.find("T", -1, 3, entry_id) for entry_id in range(12)
         ]
@@ -166,7 +166,7 @@ def test_for_chunks_nothing_else_of_what_is_past_is_loaded(layout, ledgers, monk
     index = LedgerIndex(layout)
     assert index.last_chunk_position("T", -1) == (3 if has_chunks else -1)
     assert [each.ledger_id for each in chunk_runs_of(layout, "T", -1).chunk_runs(0)] == ([4] if has_chunks else [])
-    assert index._topics["T"][-1].held == 4 and index.end("T", -1) == 40
+    assert index._topics["T"][-1].in_memory == 4 and index.end("T", -1) == 40
 
 
 def test_of_a_small_table_a_second_topic_reads_what_came_since_the_first(layout, ledgers, monkeypatch):

@@ -122,7 +122,7 @@ class Housekeeping:
             kept.needs,
             history_seconds=kept.history_seconds,
             time_travel_seconds=kept.time_travel_seconds,
-            is_told=kept.is_told,
+            promises=kept.promises,
             versions=kept.versions,
         )
         while not self._background.stopping.is_set() and self.is_ours():

@@ -25,10 +25,10 @@ _AT_ONCE_BYTES = 64 << 20
 def _buffers_of(column: pa.ChunkedArray) -> Iterator[pa.Buffer | bytes]:
     """The bytes of each value, empty for null, without copies."""
     for values in column.chunks:
-        _, ends, held = values.buffers()
+        _, ends, data = values.buffers()
         ends = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1].tolist()
         for begin, end, is_there in zip(ends, ends[1:], values.is_valid().to_pylist()):
-            yield held.slice(begin, end - begin) if is_there and end > begin else b""
+            yield data.slice(begin, end - begin) if is_there and end > begin else b""
 
 
 class _Payload:
@@ -140,7 +140,7 @@ class ChunkedMessages(NamedTuple):
         exceeds *most_bytes*.
         """
         payload = _Payload() if memory is None else _Placed(memory, len(parts))
-        found, said, message = 0, set(), None
+        found, sizes, message = 0, set(), None
         for rows in self._read_ahead(parts, (_PAYLOAD, _SIZE, *_PLACE)):
             places = zip(*(rows[name].to_pylist() for name in _PLACE))
             for piece, size, (*of, chunk_id) in zip(_buffers_of(rows[_PAYLOAD]), rows[_SIZE].to_pylist(), places):
@@ -149,8 +149,8 @@ class ChunkedMessages(NamedTuple):
                     return None
                 payload.add(piece)
                 found += 1
-                said.add(size)
-                if wrong := wrong_size(payload.size, said, is_whole=found == len(parts)):
+                sizes.add(size)
+                if wrong := wrong_size(payload.size, sizes, is_whole=found == len(parts)):
                     raise UnreadableMessage(wrong)
                 if most_bytes is not None and payload.size > most_bytes:
                     raise UnreadableMessage(f"its chunks have more than {most_bytes} bytes together")

@@ -96,21 +96,21 @@ class CompactedView:
     @property
     def is_made(self) -> bool:
         """Whether the topic was ever compacted."""
-        return self.said(SUCCEED_TIME_MS) > 0
+        return self.transaction(SUCCEED_TIME_MS) > 0
 
-    def said(self, transaction: str) -> int:
+    def transaction(self, app_id: str) -> int:
         """The value of a transaction of the view; 0 without one."""
-        if transaction not in self._transactions:
+        if app_id not in self._transactions:
             opened = self._opened
             if opened is not None and store_of(self.path).is_lent:  # transaction_version asks the store again
                 opened = open_table(self.path, self.version)
-            found = opened and opened.transaction_version(transaction)
-            self._transactions[transaction] = found or 0
-        return self._transactions[transaction]
+            found = opened and opened.transaction_version(app_id)
+            self._transactions[app_id] = found or 0
+        return self._transactions[app_id]
 
     def horizon(self, partition: int) -> int:
         """The last compacted ledger of a partition; 0 without one."""
-        return self.said(f"{HORIZON}{partition}")
+        return self.transaction(f"{HORIZON}{partition}")
 
     def size(self, partitions: Collection[int]) -> int:
         """Bytes of the view's files of these partitions."""
@@ -266,9 +266,9 @@ def replace_rows(view: CompactedView, horizons: Mapping[int, int], adds: list[di
 
     :class:`NotAllowedError` if another compaction was faster.
     """
-    said = {f"{HORIZON}{partition}": ledger_id for partition, ledger_id in horizons.items()}
-    said |= {REMOVED: facts.removed, SUCCEED_TIME_MS: now_micros() // 1000, DURATION_MS: facts.duration_ms}
-    if commit(view.path, [view.version + 1], adds, said, view.removes(horizons)) is None:
+    transactions = {f"{HORIZON}{partition}": ledger_id for partition, ledger_id in horizons.items()}
+    transactions |= {REMOVED: facts.removed, SUCCEED_TIME_MS: now_micros() // 1000, DURATION_MS: facts.duration_ms}
+    if commit(view.path, [view.version + 1], adds, transactions, view.removes(horizons)) is None:
         raise NotAllowedError(f"{str(view.path)!r}: {IN_PROGRESS}: another one was faster; try again")
     for _ in remove_unseen(view.path, time.time() - GRACE_SECONDS, frozenset()):  # files that left the view long ago
         pass

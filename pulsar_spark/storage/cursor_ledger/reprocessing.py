@@ -125,8 +125,8 @@ class Reprocessing:
             dict(common, kind="job", table_version=job.table_version, text=text),
             *(dict(common, kind="claim", **claim._asdict()) for claim in claims),
         ]
-        said = {f"job/{job.job_id}": 1, SELECTION: known + 1}
-        AppendTable(self.path).append_after(known, REPROCESSING.rows(rows), said)
+        transactions = {f"job/{job.job_id}": 1, SELECTION: known + 1}
+        AppendTable(self.path).append_after(known, REPROCESSING.rows(rows), transactions)
 
     def record_chunk(
         self, job: Job, destination: str, chunk: int, publish_id: str, sent: list[Claim], now: datetime

@@ -37,7 +37,7 @@ def commit(
     metadata_operation: str = "ADD COLUMNS",
     is_rearranged: bool = False,
     concerns: Sequence[str] | None = None,
-    held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+    lock: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
     makes_checkpoint: bool = True,
 ) -> int | None:
     """Put a commit in place as the first free one of *versions*; that version, None if all are taken.
@@ -45,7 +45,7 @@ def commit(
     *removes* are path, size and partitionValues of files that leave the table. *is_rearranged* means that *adds* has
     the same rows, so no data changes. *metadata* is a new ``metaData`` action, *metadata_operation* its name.
     *concerns* names the readers that must read the rows. *versions* is read one by one; the commit file is put in place
-    inside *held*. Without *makes_checkpoint*, another program makes the table's checkpoints.
+    inside *lock*. Without *makes_checkpoint*, another program makes the table's checkpoints.
 
     If no commit is made, the files of *adds* are removed. After an error no commit was made, with two exceptions:
     syncing the log's folder failed, or the error is :class:`UnclearWrite` or an interrupt. The latter leave the files,
@@ -58,7 +58,7 @@ def commit(
     put, is_unclear = None, False
     try:
         put = store_of(table).put_in_first_free(
-            map(log.file, versions), text, log.folder, held, sync_file if is_synced else None
+            map(log.file, versions), text, log.folder, lock, sync_file if is_synced else None
         )
     except (UnclearWrite, KeyboardInterrupt):  # the call may have succeeded before the interrupt
         is_unclear = True

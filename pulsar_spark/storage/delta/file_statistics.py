@@ -75,8 +75,8 @@ def empty_columns(footer: pq.FileMetaData) -> set[str]:
         columns = ((column.path_in_schema, column.statistics) for column in map(group.column, range(group.num_columns)))
         empty = {
             path
-            for path, said in columns
-            if "." not in path and said is not None and said.has_null_count and said.null_count == group.num_rows
+            for path, found in columns
+            if "." not in path and found is not None and found.has_null_count and found.null_count == group.num_rows
         }
         found = empty if found is None else found & empty
     return found or set()

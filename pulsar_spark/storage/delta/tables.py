@@ -142,7 +142,7 @@ class AppendTable:
 
         transactions = {} if adds else {HOUSEKEEPING: version}
         return commit(
-            self._folder, versions(), adds, transactions, removes, is_rearranged=bool(adds), held=self._shared
+            self._folder, versions(), adds, transactions, removes, is_rearranged=bool(adds), lock=self._shared
         )
 
     def _check_fence(self, expected: int) -> bool:
@@ -194,7 +194,7 @@ class AppendTable:
                 adds,
                 transactions,
                 concerns=concerns,
-                held=self._shared,
+                lock=self._shared,
                 makes_checkpoint=self._makes_checkpoints,
             )
         self._known = self._known if version is None else version

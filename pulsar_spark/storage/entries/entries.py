@@ -170,12 +170,12 @@ def read_slice(table, runs: Iterable[Run], columns: Sequence[str], *, as_publish
     """``position`` and *columns* of the entries of *runs*, in order, from each first message; null if deleted or lost.
     *as_published* ignores deletions until VACUUM."""
     runs, schema = list(runs), _slice_schema(columns)
-    said = _stated_values(table, runs, columns, as_published)
-    others = _from_files(table, [run for run, values in zip(runs, said) if values is None], columns, as_published)
+    stated = _stated_values(table, runs, columns, as_published)
+    others = _from_files(table, [run for run, values in zip(runs, stated) if values is None], columns, as_published)
     found = [schema.empty_table()]
-    for is_said, members in groupby(zip(runs, said), lambda member: member[1] is not None):
+    for is_stated, members in groupby(zip(runs, stated), lambda member: member[1] is not None):
         together = list(members)
-        found += [_repeated(schema, *zip(*together))] if is_said else [next(others) for _ in together]
+        found += [_repeated(schema, *zip(*together))] if is_stated else [next(others) for _ in together]
     return pa.concat_tables(found)
 
 
@@ -206,8 +206,8 @@ def _repeated(schema: pa.Schema, runs: Sequence[Run], values: Sequence[Values]) 
     entries = np.array([run.entries for run in runs])
     firsts = np.array([run.first_position for run in runs])
     of_run = pa.array(np.repeat(np.arange(len(runs)), entries))
-    said = [pa.array(column, field.type) for column, field in zip(zip(*values), list(schema)[1:])]
-    columns = [pa.array(expanded(firsts, firsts + entries - 1)), *(column.take(of_run) for column in said)]
+    stated = [pa.array(column, field.type) for column, field in zip(zip(*values), list(schema)[1:])]
+    columns = [pa.array(expanded(firsts, firsts + entries - 1)), *(column.take(of_run) for column in stated)]
     return pa.Table.from_arrays(columns, schema=schema)
 
 

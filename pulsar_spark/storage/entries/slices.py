@@ -62,31 +62,33 @@ class Piece(NamedTuple):
     ack_set: tuple[int, ...] | None
 
 
-def pieces_of(held: PositionRange, runs: Iterable[Run]) -> list[Piece]:
+def pieces_of(range_: PositionRange, runs: Iterable[Run]) -> list[Piece]:
     """The parts of *runs* that a range of one partition covers."""
-    return [_piece(held, run, max(held.first, run.first_position), min(held.last, run.last_position)) for run in runs]
+    return [
+        _piece(range_, run, max(range_.first, run.first_position), min(range_.last, run.last_position)) for run in runs
+    ]
 
 
-def _piece(held: PositionRange, run: Run, first: int, last: int) -> Piece:
+def _piece(range_: PositionRange, run: Run, first: int, last: int) -> Piece:
     shift = run.to_position
     return Piece(
-        held.partition,
+        range_.partition,
         run.ledger_id,
         run.publish_id,
         first - shift,
         last - shift,
         first,
-        held.redelivery_count,
-        held.ack_set,
+        range_.redelivery_count,
+        range_.ack_set,
     )
 
 
 def find_pieces(index: LedgerIndex, topic: Topic, ranges: Iterable[PositionRange]) -> list[Piece]:
     """The pieces of the disjoint *ranges* of *topic*; :class:`CorruptState` if a position has no run."""
     pieces = []
-    for partition, held in by_partition(ranges).items():
-        spans = index.spans_of(topic.topic_id, partition, [(each.first, each.last) for each in held])
-        of_range = iter(held)
+    for partition, of_partition in by_partition(ranges).items():
+        spans = index.spans_of(topic.topic_id, partition, [(each.first, each.last) for each in of_partition])
+        of_range = iter(of_partition)
         each = next(of_range)
         for run, parts in spans:
             for first, last in parts:
@@ -107,27 +109,27 @@ class MessagePieces(NamedTuple):
 def message_pieces(ledgers: Mapping[int, PartitionLedgers], ranges: Iterable[PositionRange]) -> MessagePieces:
     """The pieces of the messages in *ranges*, as far as *ledgers* (by partition) reach, with earlier chunks."""
     pieces, has_chunks, has_encoded = [], False, False
-    for held in ranges:
-        known = ledgers.get(held.partition)
-        if known is None or held.first >= known.end_position:
+    for range_ in ranges:
+        known = ledgers.get(range_.partition)
+        if known is None or range_.first >= known.end_position:
             continue
-        last = min(held.last, known.end_position - 1)
-        chunked = next((run for run in known.parts(held.first, last) if run.may_have_chunks), None)
+        last = min(range_.last, known.end_position - 1)
+        chunked = next((run for run in known.parts(range_.first, last) if run.may_have_chunks), None)
         if chunked is not None:
-            held, has_chunks = held._replace(first=min(held.first, chunked.chunks_from or 0)), True
-        pieces += pieces_of(held, known.parts(held.first, last))
-        has_encoded |= any(run.has_encoded for run in known.parts(held.first, last))
+            range_, has_chunks = range_._replace(first=min(range_.first, chunked.chunks_from or 0)), True
+        pieces += pieces_of(range_, known.parts(range_.first, last))
+        has_encoded |= any(run.has_encoded for run in known.parts(range_.first, last))
     return MessagePieces(pieces, has_chunks, has_encoded)
 
 
 def by_partition(ranges: Iterable[PositionRange]) -> dict[int, list[PositionRange]]:
     """Each partition's ranges by position; overlaps are cut from the later."""
     found: dict[int, list[PositionRange]] = {}
-    for held in sorted(ranges, key=attrgetter("partition", "first")):
-        others = found.setdefault(held.partition, [])
-        end = others[-1].last + 1 if others else held.first
-        if held.last >= end:
-            others.append(held if held.first >= end else held._replace(first=end))
+    for range_ in sorted(ranges, key=attrgetter("partition", "first")):
+        others = found.setdefault(range_.partition, [])
+        end = others[-1].last + 1 if others else range_.first
+        if range_.last >= end:
+            others.append(range_ if range_.first >= end else range_._replace(first=end))
     return found
 
 

@@ -266,7 +266,7 @@ class LedgerIndex:
         for _, partition, runs in by_partition(rows):
             known = partitions.setdefault(partition, PartitionLedgers())
             known.extend(runs)
-            if known.held > 3 * STRETCH:
+            if known.in_memory > 3 * STRETCH:
                 begins = known[len(known) - STRETCH].first_position
                 known.drop_before(begins, partial(stored_runs, self._path, topic_id, partition))
         notes = rows.filter(pc.and_(pc.equal(rows["first_position"], NO_POSITION), pc.is_valid(rows["path"])))

@@ -168,7 +168,7 @@ class PartitionLedgers:
         return self._past.end_position
 
     @property
-    def held(self) -> int:
+    def in_memory(self) -> int:
         """The number of runs in memory."""
         return len(self._firsts)
 

@@ -27,7 +27,7 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 """Read-only is enough for a lock, and allows remounting the file system read-only."""
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 """Errors of file systems without locks."""
-_held: weakref.WeakSet = weakref.WeakSet()
+_open_files: weakref.WeakSet = weakref.WeakSet()
 _process = uuid.uuid4().hex
 """Identifies this process; a process id alone can be reused, for example in a restarted container."""
 
@@ -57,7 +57,7 @@ class HeldFile:
         if self._file is None or not _is_locked(self.path):
             self.path.unlink(missing_ok=True)
             self.close()
-        _held.add(self)
+        _open_files.add(self)
 
     def _hold(self, more: dict) -> None:
         """Take the lock, then write the content; again if another process removed the file in between."""
@@ -119,8 +119,8 @@ def _numbers() -> str:
 def _forked() -> None:
     global _process
     _process = uuid.uuid4().hex
-    for held in list(_held):
-        held.close()
+    for file in list(_open_files):
+        file.close()
 
 
 os.register_at_fork(after_in_child=_forked)

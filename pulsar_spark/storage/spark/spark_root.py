@@ -44,11 +44,11 @@ def check_store(spark: SparkSession, root: AnyPath) -> None:
         )
     kind, hadoop = store.spark_kind, spark.sparkContext._jsc.hadoopConfiguration()
 
-    def is_told(name: str) -> bool:
+    def has_setting(name: str) -> bool:
         sources = hadoop.getPropertySources(name)
         return spark.conf.get(name, None) is not None or (sources is not None and sources[-1] != _DEFAULTS)
 
-    if is_told(served_by(kind)):
+    if has_setting(served_by(kind)):
         return
     if hadoop.getClassByNameOrNull(CLIENTS[kind]) is None:
         raise InvalidConfiguration(
@@ -57,5 +57,5 @@ def check_store(spark: SparkSession, root: AnyPath) -> None:
             "stop it and let pulsar_spark start one: spark_session(root=...)"
         )
     for name, value in store_settings(kind).items():
-        if not is_told(name):
+        if not has_setting(name):
             spark.conf.set(name, value)

@@ -184,10 +184,10 @@ def remove_folder(folder: Path, but: Collection[Path] = ()) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def drop_folder(folder: Path, held: Callable[[], AbstractContextManager]) -> None:
-    """Remove a folder at once: rename it inside *held*, then delete it. FileNotFoundError if missing."""
+def drop_folder(folder: Path, lock: Callable[[], AbstractContextManager]) -> None:
+    """Remove a folder at once: rename it inside *lock*, then delete it. FileNotFoundError if missing."""
     doomed = folder.with_name(f".deleted-{uuid.uuid4().hex}")
-    with held():
+    with lock():
         os.rename(folder, doomed)
     shutil.rmtree(doomed)
 
@@ -237,12 +237,12 @@ def replace(
 def change(
     path: Path,
     decide: Callable[[bytes | None], str | None],
-    held: Callable[[], AbstractContextManager] | None = None,
+    lock: Callable[[], AbstractContextManager] | None = None,
     write: Callable[[Path, str], None] | None = None,
 ) -> bool:
     """Replace the file's content by what *decide* makes of it (None: no file; no bytes: no regular file); if that is
-    None, change nothing and return False. *held* is the writers' lock, by default a lock file."""
-    with FileLock(path.with_suffix(".lock")) if held is None else held():
+    None, change nothing and return False. *lock* is the writers' lock, by default a lock file."""
+    with FileLock(path.with_suffix(".lock")) if lock is None else lock():
         try:
             content = read_small(path)
         except FileNotFoundError:
@@ -257,18 +257,18 @@ def put_in_first_free(
     paths: Iterable[Path],
     content: str,
     folder: Path,
-    held: Callable[[], AbstractContextManager],
+    lock: Callable[[], AbstractContextManager],
     ready: Callable[[Path], None] | None = None,
 ) -> Path | None:
     """Put *content* at the first free one of *paths*, drawn one by one, all in *folder*; None if none is free. *ready*
-    comes before with the new file, the link is made inside *held*. After an error nothing was put."""
+    comes before with the new file, the link is made inside *lock*. After an error nothing was put."""
     fresh = folder / f".{uuid.uuid4().hex}.tmp"
     try:
         fresh.write_text(content)
         if ready is not None:
             ready(fresh)
         for path in paths:
-            if _is_put(fresh, path, held):
+            if _is_put(fresh, path, lock):
                 return path
         return None
     finally:
@@ -276,10 +276,10 @@ def put_in_first_free(
             fresh.unlink()
 
 
-def _is_put(fresh: Path, path: Path, held: Callable[[], AbstractContextManager]) -> bool:
+def _is_put(fresh: Path, path: Path, lock: Callable[[], AbstractContextManager]) -> bool:
     """Link the file; False if the place is taken. On network file systems a link may exist in spite of an error."""
     try:
-        with held():
+        with lock():
             os.link(fresh, path)
         return True
     except FileExistsError:

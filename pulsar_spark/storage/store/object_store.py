@@ -191,15 +191,15 @@ class ObjectStore(StoreFolders):
         paths: Iterable[ObjectPath],
         content: str,
         _folder: ObjectPath,
-        held: Callable[[], AbstractContextManager],
+        lock: Callable[[], AbstractContextManager],
         _ready: object = None,
     ) -> ObjectPath | None:
-        """Put *content* at the first free one of *paths*; None if none is free, nothing after errors inside *held*. An
+        """Put *content* at the first free one of *paths*; None if none is free, nothing after errors inside *lock*. An
         object of a delayed writer in a removed one's place is removed again."""
         for path in paths:
             looked_at = time.monotonic(), time.time()
             try:
-                with held():
+                with lock():
                     pass
             except FileExistsError:
                 continue

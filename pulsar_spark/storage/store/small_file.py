@@ -40,34 +40,34 @@ def parse_object(content: bytes) -> dict:
     if len(content) > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES} bytes")
     try:
-        said = json.loads(content)
+        fields = json.loads(content)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if not isinstance(said, dict):
-        raise ValueError(f"it holds {said!r:.60}, not an object")
-    return said
+    if not isinstance(fields, dict):
+        raise ValueError(f"it holds {fields!r:.60}, not an object")
+    return fields
 
 
-def text_of(said: dict, name: str) -> str:
+def text_of(fields: dict, name: str) -> str:
     """A field's text; ValueError for another value, or if it cannot be encoded."""
-    value = said.get(name)
+    value = fields.get(name)
     if not isinstance(value, str):
         raise ValueError(f"{name!r} is {value!r:.60}, not a text")
     value.encode()
     return value
 
 
-def whole_number_of(said: dict, name: str, least: int, most: int) -> int:
+def whole_number_of(fields: dict, name: str, least: int, most: int) -> int:
     """A field's whole number from *least* to *most*; ValueError for another value."""
-    value = said.get(name)
+    value = fields.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{name!r} is {value!r:.60}, not a whole number from {least} to {most}")
     return value
 
 
-def process_id_of(said: dict) -> int:
+def process_id_of(fields: dict) -> int:
     """The ``pid`` field; ValueError if it is no process id."""
-    return whole_number_of(said, "pid", 1, MOST_PROCESS_ID)
+    return whole_number_of(fields, "pid", 1, MOST_PROCESS_ID)
 
 
 def say_unreadable(path: AnyPath, content: bytes, why: object, instead: str) -> None:

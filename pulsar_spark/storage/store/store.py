@@ -61,7 +61,7 @@ class Store(StoredFiles, Protocol):
         self,
         path: AnyPath,
         decide: Callable[[bytes | None], str | None],
-        held: Callable[[], AbstractContextManager] | None = None,
+        lock: Callable[[], AbstractContextManager] | None = None,
         write: Callable[[Any, str], None] | None = None,
     ) -> bool: ...
     def put_in_first_free(
@@ -69,7 +69,7 @@ class Store(StoredFiles, Protocol):
         paths: Iterable[AnyPath],
         content: str,
         folder: AnyPath,
-        held: Callable[[], AbstractContextManager],
+        lock: Callable[[], AbstractContextManager],
         ready: Callable[[Any], None] | None = None,
     ) -> AnyPath | None: ...
 

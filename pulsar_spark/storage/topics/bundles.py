@@ -93,7 +93,7 @@ def add_bundle(layout: Layout, served: BundleRange) -> BundleRange | None:
         return None
     rests: list[BundleRange] = []
 
-    def said(content: bytes | None) -> str | None:
+    def changed(content: bytes | None) -> str | None:
         rests.clear()
         found = _ONE if content is None else _parsed(_path(layout), content)
         before = found.range_of(layout.bundle)
@@ -112,7 +112,9 @@ def add_bundle(layout: Layout, served: BundleRange) -> BundleRange | None:
         rows = [{"range": str(each), "folder": folder} for each, folder in zip(ranges, folders, strict=True)]
         return json.dumps({"bundles": rows}, indent=1)
 
-    layout.store.change(_path(layout), said, lambda: append_lock(_path(layout)), lambda _, text: _write(layout, text))
+    layout.store.change(
+        _path(layout), changed, lambda: append_lock(_path(layout)), lambda _, text: _write(layout, text)
+    )
     look_again(layout)
     return rests[0] if rests else None
 
@@ -151,11 +153,11 @@ def _read(path: AnyPath) -> Bundles:
 
 def _parsed(path: AnyPath, content: bytes) -> Bundles:
     try:
-        said = parse_object(content).get("bundles")
-        if not isinstance(said, list) or not all(isinstance(each, dict) for each in said):
-            raise ValueError(f"'bundles' is {said!r:.60}, not a list of objects")
-        ranges = tuple(parse_range(text_of(each, "range")) for each in said)
-        folders = tuple(str(parse_range(text_of(each, "folder"))) for each in said)
+        listed = parse_object(content).get("bundles")
+        if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+            raise ValueError(f"'bundles' is {listed!r:.60}, not a list of objects")
+        ranges = tuple(parse_range(text_of(each, "range")) for each in listed)
+        folders = tuple(str(parse_range(text_of(each, "folder"))) for each in listed)
         check_cover(ranges)
         if len(set(folders)) < len(folders):
             raise CorruptState("a folder stands there twice")

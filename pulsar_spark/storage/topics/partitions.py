@@ -72,8 +72,8 @@ def _text(path: AnyPath, partitions: int) -> str:
         )
     for action in actions:
         if "metaData" in action:
-            said = json.loads(action["metaData"]["description"])
-            action["metaData"]["description"] = json.dumps(said | {"partitions": partitions}, sort_keys=True)
+            definition = json.loads(action["metaData"]["description"])
+            action["metaData"]["description"] = json.dumps(definition | {"partitions": partitions}, sort_keys=True)
     return "\n".join(map(json.dumps, actions)) + "\n"
 
 

@@ -87,7 +87,7 @@ def _needs_after(log: TableLog, read_until: int) -> Needs:
 
 
 def _needs_of_rounds(table: AnyPath) -> Needs:
-    """The need for the newest snapshot, what follows it, and held rounds."""
+    """The need for the newest snapshot, what follows it, and rounds that are kept."""
     log = TableLog(table)
     for commit in log.commits_from_the_end():
         if commit.added:
@@ -105,20 +105,20 @@ def keep_house(
     *,
     history_seconds: int,
     time_travel_seconds: int,
-    is_told: bool = False,
+    promises: bool = False,
     versions: int | None = None,
     now: Callable[[], float] = time.time,
 ) -> Iterator[Done]:
     """Do one table's housekeeping, a step at a time; *needs* is called once the table is open.
 
-    Its own properties may promise more than *time_travel_seconds*; *is_told* writes the promise into them. With
+    Its own properties may promise more than *time_travel_seconds*; *promises* writes the promise into them. With
     *versions*, so many versions and some minutes are enough (see retention).
     """
     opened = open_table(table)
     needed, full = needs(), None
     try:
         yield from _make_small(table, opened, needed, 1000 * (now() - history_seconds))
-        if is_told:
+        if promises:
             tell_promise(table, time_travel_seconds if versions is None else min(time_travel_seconds, LEAST_SECONDS))
     except OSError as fault:
         if not is_fault_of_disk(fault):

@@ -28,7 +28,7 @@ def mark_deletes(snapshot: pa.Table) -> dict[CursorKey, int]:
     return {CursorKey(*key): position for *key, position, is_removed in zip(*columns) if not is_removed}
 
 
-def first_held_round(table: AnyPath, files: Iterable[DataFile], mark_delete: Mapping[CursorKey, int]) -> int:
+def first_kept_round(table: AnyPath, files: Iterable[DataFile], mark_delete: Mapping[CursorKey, int]) -> int:
     """The first round of the first file that is unreadable or delivered above *mark_delete*; :data:`NOBODY` for
     none."""
     for file in sorted(files, key=lambda file: file.first_round or 0):

@@ -43,7 +43,7 @@ class Kept(NamedTuple):
     needs: Callable[[], Needs]
     history_seconds: int
     time_travel_seconds: int
-    is_told: bool = False
+    promises: bool = False
     versions: int | None = None
 
 

@@ -36,8 +36,10 @@ _PART = re.compile(rf"(\d+)\s+({'|'.join(_SECONDS)})s?(?:\s+|$)")
 def promised_seconds(table: DeltaTable) -> float:
     """How long the properties promise to keep files and commits, else 0; :class:`InvalidConfiguration` for no
     interval."""
-    said = table.metadata().configuration
-    return max((_seconds(name, said[name]) for name in (FILES_PROPERTY, LOG_PROPERTY) if name in said), default=0)
+    properties = table.metadata().configuration
+    return max(
+        (_seconds(name, properties[name]) for name in (FILES_PROPERTY, LOG_PROPERTY) if name in properties), default=0
+    )
 
 
 def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float) -> float:
@@ -77,9 +79,9 @@ def tell_promise(path: AnyPath, seconds: int) -> bool:
             return False
         metadata = metadata_of(opened)
         metadata["configuration"] |= {FILES_PROPERTY: f"interval {seconds} seconds"}
-        versions, held = [opened.version() + 1], partial(shared_lock, path)
+        versions, lock = [opened.version() + 1], partial(shared_lock, path)
         if (
-            commit(path, versions, [], {}, metadata=metadata, metadata_operation="SET TBLPROPERTIES", held=held)
+            commit(path, versions, [], {}, metadata=metadata, metadata_operation="SET TBLPROPERTIES", lock=lock)
             is not None
         ):
             return True
@@ -88,8 +90,10 @@ def tell_promise(path: AnyPath, seconds: int) -> bool:
 
 
 def _is_untold(table: DeltaTable, seconds: int) -> bool:
-    said = table.metadata().configuration.get(FILES_PROPERTY)
-    return said is None or (_OWN_PROMISE.fullmatch(said) is not None and said != f"interval {seconds} seconds")
+    interval = table.metadata().configuration.get(FILES_PROPERTY)
+    return interval is None or (
+        _OWN_PROMISE.fullmatch(interval) is not None and interval != f"interval {seconds} seconds"
+    )
 
 
 def _seconds(name: str, interval: str) -> float:
