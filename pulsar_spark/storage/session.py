@@ -86,7 +86,9 @@ def spark_session(
     :class:`JavaNotFound` without a supported Java; :class:`InvalidConfiguration` for a session without Delta, or a
     setting that comes too late.
     """
-    active = SparkSession.getActiveSession() or _platforms_session()
+    active = SparkSession.getActiveSession()
+    if active is None and (on_databricks() or "SPARK_REMOTE" in os.environ):  # the platform's or server's session
+        active = SparkSession.builder.getOrCreate()
     if active is not None:
         check_delta(active)
         return _adapted(active, settings or {}, for_rounds)
@@ -118,12 +120,6 @@ def spark_session(
         spark = builder.getOrCreate()
     check_delta(spark)
     return spark
-
-
-def _platforms_session() -> SparkSession | None:
-    """The session of Databricks or of a Spark Connect server (``SPARK_REMOTE``), or None."""
-    is_given = on_databricks() or "SPARK_REMOTE" in os.environ
-    return SparkSession.builder.getOrCreate() if is_given else None
 
 
 def check_delta(spark: SparkSession) -> None:

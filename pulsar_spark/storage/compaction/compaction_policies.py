@@ -15,9 +15,8 @@ from pulsar_spark.storage.topics.topics import Topic
 
 def retains_null_key(layout: Layout, topic: Topic) -> bool:
     """Whether compaction keeps the topic's messages without a key."""
-    return (
-        _number(read_latest(layout_of(layout, topic.name), "policy"), str(topic.name), COMPACTION_RETAIN_NULL_KEY) == 1
-    )
+    latest = read_latest(layout_of(layout, topic.name), "policy")
+    return _number(latest, str(topic.name), COMPACTION_RETAIN_NULL_KEY) == 1
 
 
 def compaction_thresholds(layout: Layout) -> dict[str, int]:

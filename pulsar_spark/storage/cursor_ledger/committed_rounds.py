@@ -49,22 +49,16 @@ def rows_by_part(
     """The rows of a round, of *kinds* in *columns*: first an empty table, then parts."""
     nothing = CURSOR_LEDGER.schema.empty_table()
     yield nothing if columns is None else nothing.select(columns)
-    for file in commit.added:
-        yield from _read_file(path, file, kinds, columns)
-
-
-def _read_file(
-    path: AnyPath, file: AddedFile, kinds: Collection[str] | None, columns: list[str] | None
-) -> Iterator[pa.Table]:
-    """The rows of *file*, or of its round if OPTIMIZE moved them."""
     of_kinds = None if kinds is None else pc.field("kind").isin(pa.array(sorted(kinds), pa.string()))
-    with reading(path):
-        yield from _read_file_or_table(path, file, of_kinds, columns)
+    for file in commit.added:
+        with reading(path):
+            yield from _read_file_or_table(path, file, of_kinds, columns)
 
 
 def _read_file_or_table(
     path: AnyPath, file: AddedFile, of_kinds: pc.Expression | None, columns: list[str] | None
 ) -> Iterator[pa.Table]:
+    """The rows of *file*, or of its round if OPTIMIZE moved them."""
     try:
         if of_kinds is None or file.rows <= _FEW_ROWS:  # filtering while reading is slower for small files
             for rows in read_parts(path, file, CURSOR_LEDGER.schema, columns):

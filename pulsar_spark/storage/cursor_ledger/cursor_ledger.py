@@ -21,7 +21,7 @@ from pulsar_spark.protocol.keys.hash_ranges import Axis
 from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes
 from pulsar_spark.storage.cursor_ledger.committed_rounds import SNAPSHOT, Round, rows_by_part, since, since_snapshot
 from pulsar_spark.storage.cursor_ledger.range_rows import facts_and_ranges, ranges_by_place
-from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SetAside, set_aside_of
+from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SetAside
 from pulsar_spark.storage.delta.actions import Commit
 from pulsar_spark.storage.delta.python_rows import python_rows, uncollected
 from pulsar_spark.storage.layout import Layout
@@ -193,7 +193,7 @@ class LatestRows:
             if row["topic_id"]:
                 self.owners[row["topic"]] = row["topic_id"]
         elif kind == "set_aside":
-            entry = set_aside_of(row)
+            entry = SetAside(**{name: row[name] for name in SetAside._fields})
             _replace(self.set_aside, entry.id, row, entry)
         elif kind in KEYS:
             self._apply_fact(kind, row, tuple(row[name] for name in KEYS[kind]))

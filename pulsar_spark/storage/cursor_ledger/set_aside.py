@@ -48,8 +48,3 @@ class SetAside(NamedTuple):
         return f"{REQUEST}-{self.requests_version}" + (
             f"..{self.last}" if self.last not in (None, self.requests_version) else ""
         )
-
-
-def set_aside_of(row: dict) -> SetAside:
-    """The content of a row of kind ``set_aside``."""
-    return SetAside(**{name: row[name] for name in SetAside._fields})

@@ -19,7 +19,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot, OlderLayout
 from pulsar_spark.storage.delta.commits import WRITER_VERSION
-from pulsar_spark.storage.delta.dropped import create_where_nothing_is, is_dropped, is_rest
+from pulsar_spark.storage.delta.dropped import create_where_nothing_is, has_rest, is_dropped
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.table_lock import append_lock
@@ -54,7 +54,7 @@ def create_table(
     *properties* extend its definition. Spark collects statistics of *statistics_of* (empty: of all columns). Delta
     refuses nulls in *not_null* ("Column Invariants").
     """
-    if TableLog(path).latest() >= 0 and not is_rest(path):
+    if TableLog(path).latest() >= 0 and not has_rest(path):
         return False
     description = json.dumps(
         {"format": FORMAT, "table": spec.name, "layout_version": LAYOUT_VERSION, **(properties or {})}, sort_keys=True

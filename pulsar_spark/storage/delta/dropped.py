@@ -39,24 +39,21 @@ def drop_table(table: AnyPath) -> None:
         _remove_rest(table, renew)
 
 
-def is_rest(table: StrPath) -> bool:
-    """Whether remains of a deleted table lie there, in a store."""
-    return not store_of(table).is_local and _has_rest(TableLog(table))
-
-
 def create_where_nothing_is(table: ObjectPath, first_commit: bytes) -> bool:
     """Create the table by its first commit; False if there is one already."""
-    log = TableLog(table)
-    if not _has_rest(log):
+    if not has_rest(table):
         return table.store.put_if_absent(_first(table), first_commit)
     with store_lock(_lock_of(table)) as renew:
-        if _has_rest(log):
+        if has_rest(table):
             _remove_rest(table, renew)
         return table.store.put_if_absent(_first(table), first_commit)
 
 
-def _has_rest(log: TableLog) -> bool:
-    """Whether the log is that of a deleted table."""
+def has_rest(table: StrPath) -> bool:
+    """Whether remains of a deleted table lie there, in a store."""
+    if store_of(table).is_local:
+        return False
+    log = TableLog(table)
     first = log.first_actions()
     if first is None:
         return log.latest() >= 0 and not (log.folder / "_last_checkpoint").exists()

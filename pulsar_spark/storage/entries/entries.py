@@ -108,7 +108,7 @@ class EntryReader:
                 while rows is not None:
                     if not isinstance(rows, Damaged):
                         yield rows
-                    elif search.is_published_file():
+                    elif files_of(search.table).holders_now(run.path, run.publish_id) == [run.path]:
                         search.lost.append(run.path)
                     else:
                         yield from self._elsewhere(search, wanted.cut(rows.first, rows.last))
@@ -147,10 +147,6 @@ class _Search:
     def holders(self) -> list[str]:
         """The files that hold the rows, as far as the log tells."""
         return files_of(self.table).holders(self.run.path, self.run.publish_id, self.run.ledger_id)
-
-    def is_published_file(self) -> bool:
-        """Whether the published file belongs to the table at this moment."""
-        return files_of(self.table).holders_now(self.run.path, self.run.publish_id) == [self.run.path]
 
 
 _SLICES = EntryReader(CACHED_BYTES, block_rows=1 << 20)

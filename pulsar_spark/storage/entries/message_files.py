@@ -303,12 +303,11 @@ def in_order(rows: pa.Table) -> Rows:
     """*rows* in the order of entries, then of the batch."""
     entry_ids = rows.column("entry_id").to_numpy()
     steps = np.diff(entry_ids)
-    if (steps < 0).any() or ((steps == 0).any() and _batches_are_mixed(rows, steps)):
+    is_mixed = bool((steps < 0).any())
+    if not is_mixed and (steps == 0).any():
+        indexes = pc.fill_null(rows.column("batch_index"), 0).to_numpy()
+        is_mixed = bool((np.diff(indexes)[steps == 0] < 0).any())
+    if is_mixed:
         rows = rows.sort_by([("entry_id", "ascending"), ("batch_index", "ascending")])
         entry_ids = rows.column("entry_id").to_numpy()
     return Rows(rows, entry_ids)
-
-
-def _batches_are_mixed(rows: pa.Table, steps: np.ndarray) -> bool:
-    indexes = pc.fill_null(rows.column("batch_index"), 0).to_numpy()
-    return bool((np.diff(indexes)[steps == 0] < 0).any())

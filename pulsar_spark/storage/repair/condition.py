@@ -100,15 +100,11 @@ def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
     except CorruptState as broken:
         error = stopped_text(topic, broken)
     if foreign:  # a published file that is added again is not foreign
-        published |= _published_files(layout, topic, {file.path for file in foreign.values()})
+        added_again = list({file.path for file in foreign.values()})
+        of_runs = term("first_position", ">", NO_POSITION), term("path", "in", added_again)
+        published |= set(_ledgers(layout, topic, ["path"], *of_runs)["path"].to_pylist())
         foreign = {place: file for place, file in foreign.items() if file.path not in published}
     return Condition(numbered, error, tuple(foreign.values()), is_rewritten, unnumbered)
-
-
-def _published_files(layout: Layout, topic: Topic, paths: set[str]) -> set[str]:
-    """Those of *paths* that a broker numbered as published."""
-    rows = _ledgers(layout, topic, ["path"], term("first_position", ">", NO_POSITION), term("path", "in", list(paths)))
-    return set(rows["path"].to_pylist())
 
 
 def _foreign_file(note: dict) -> ForeignFile:

@@ -76,11 +76,6 @@ def _parsed(path: AnyPath) -> tuple[str, str | None]:
     return value, None
 
 
-def durability_of_new_roots() -> str:
-    """The durability of roots created now."""
-    return os.environ.get(ENVIRONMENT, DEFAULT)
-
-
 def write_durability(root: StrPath, value: str) -> None:
     """Set the durability of all later appends, also of running processes; :class:`InvalidConfiguration` for other
     values."""

@@ -5,6 +5,7 @@ such column, and the value -1.
 """
 
 import contextlib
+import os
 from typing import NamedTuple
 
 from pulsar_spark.errors import (
@@ -25,7 +26,7 @@ from pulsar_spark.storage.delta.staged_files import remove_staged
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.store.away import check_there, saw_root
-from pulsar_spark.storage.store.durability import durability_of_new_roots, settings_path, write_durability
+from pulsar_spark.storage.store.durability import DEFAULT, ENVIRONMENT, settings_path, write_durability
 from pulsar_spark.storage.store.local_store import has_no_links
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.topics.announcements import announcements_folder
@@ -92,7 +93,7 @@ def _prepare_root(layout: Layout) -> None:
     with contextlib.suppress(OSError):  # a root may be read-only, and does not need it
         announcements_folder(layout).mkdir(exist_ok=True)
     if layout.store.is_local and not settings_path(layout.root).exists():
-        write_durability(layout.root, durability_of_new_roots())
+        write_durability(layout.root, os.environ.get(ENVIRONMENT, DEFAULT))
 
 
 def is_root(layout: Layout) -> bool:
