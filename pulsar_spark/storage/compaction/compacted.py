@@ -30,7 +30,7 @@ from pulsar_spark.storage.delta.file_statistics import group_bounds
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.entries.topic_files import READ_ERRORS, raise_unless_damage
-from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of, store_of
 from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.storage.upkeep.upkeep import remove_unseen
 from pulsar_spark.table_specs import COMPACTED
@@ -64,7 +64,7 @@ class _File(NamedTuple):
 class CompactedView:
     """The compacted view of the topic with that table, as of the last look; empty if there is none."""
 
-    def __init__(self, table: AnyPath | str):
+    def __init__(self, table: StrPath):
         self.path = path_of(table) / FOLDER
         self._log = TableLog(self.path)
         self._opened: DeltaTable | None = None

@@ -22,6 +22,7 @@ from pulsar_spark.storage.entries.entries import EntryReader, entry_ids_of
 from pulsar_spark.storage.entries.message_files import ENTRY_COLUMNS
 from pulsar_spark.storage.entries.missing import Missing, Present
 from pulsar_spark.storage.entries.topic_files import partition_of
+from pulsar_spark.storage.store.store import StrPath
 from pulsar_spark.table_specs import COMPACTED
 
 _T = TypeVar("_T")
@@ -40,7 +41,11 @@ class CompactedEntries:
         self._lock = threading.Lock()
 
     def read(
-        self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
+        self,
+        table: StrPath,
+        run: Run,
+        spans: Iterable[tuple[int, int]] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Iterator[pa.Table | Missing]:
         """Like :meth:`EntryReader.read`, for numbered runs; up to the horizon, what is missing comes first."""
         partition, spans = partition_of(run.path), None if spans is None else list(spans)
@@ -63,14 +68,16 @@ class CompactedEntries:
             yield Missing(missing, present.gaps(wanted), present.parts(run.batch_size), None)
         yield from (rows.select(list(dict.fromkeys(names))) for rows in found)
 
-    def places(self, table, partition: int, first: int, last: int, more: int) -> tuple[int, np.ndarray]:
+    def places(self, table: StrPath, partition: int, first: int, last: int, more: int) -> tuple[int, np.ndarray]:
         """The horizon, and the view's positions at *first*..*last* and up to *more* after them."""
         with self._lock:
             view = self._view(table)
             found = _read_of(view, lambda: view.positions(partition, first, last, more))
             return view.horizon(partition), found
 
-    def look_for_deletions(self, table, partition: int, parts: Iterable[tuple[Run, list[tuple[int, int]]]]) -> None:
+    def look_for_deletions(
+        self, table: StrPath, partition: int, parts: Iterable[tuple[Run, list[tuple[int, int]]]]
+    ) -> None:
         """Find the deletions in *parts*: runs with stretches of positions."""
         found = [
             rows["position"].to_numpy()
@@ -81,24 +88,24 @@ class CompactedEntries:
             known = self._deletions.get((str(table), partition), _NONE)
             self._deletions[str(table), partition] = np.unique(np.concatenate([known, *found]))
 
-    def deletions(self, table, partition: int, first: int, last: int) -> np.ndarray:
+    def deletions(self, table: StrPath, partition: int, first: int, last: int) -> np.ndarray:
         """The positions of known deletions at *first*..*last*, in order."""
         with self._lock:
             known = self._deletions.get((str(table), partition), _NONE)
         return known[np.searchsorted(known, first) : np.searchsorted(known, last, "right")]
 
-    def _deletions_at(self, table, run: Run, positions: np.ndarray) -> Iterator[pa.Table]:
+    def _deletions_at(self, table: StrPath, run: Run, positions: np.ndarray) -> Iterator[pa.Table]:
         for rows in self._rows_that_delete(table, run, ranges_of(positions), None):
             yield conform(rows, COMPACTED.schema, {"ledger_id": str(run.ledger_id), "publish_id": run.publish_id})
 
     def _rows_that_delete(
-        self, table, run: Run, spans: Sequence[tuple[int, int]], columns: Sequence[str] | None
+        self, table: StrPath, run: Run, spans: Sequence[tuple[int, int]], columns: Sequence[str] | None
     ) -> Iterator[pa.Table]:
         for rows in self._entries.read(table, run, spans, columns):
             if not isinstance(rows, Missing):
                 yield rows.filter(_deletes(rows))
 
-    def _view(self, table) -> CompactedView:
+    def _view(self, table: StrPath) -> CompactedView:
         view = self._views.get(str(table))
         if view is None:
             view = self._views[str(table)] = CompactedView(table)

@@ -34,6 +34,7 @@ from pulsar_spark.storage.entries.topic_files import (
     raise_unless_damage,
     read_where,
 )
+from pulsar_spark.storage.store.store import StrPath
 from pulsar_spark.table_specs import MESSAGES
 
 BLOCK_ROWS = 2048
@@ -53,7 +54,11 @@ class EntryReader:
         self._groups.forget()
 
     def read(
-        self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
+        self,
+        table: StrPath,
+        run: Run,
+        spans: Iterable[tuple[int, int]] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Iterator[pa.Table | Missing]:
         """The messages of *run*, or of its positions in *spans* (first..last, in order, no overlaps); then what is
         missing.
@@ -69,7 +74,9 @@ class EntryReader:
             if missing is not None:
                 yield missing
 
-    def there(self, table, run: Run, columns: Sequence[str], *, as_published: bool = False) -> Iterator[pa.Table]:
+    def there(
+        self, table: StrPath, run: Run, columns: Sequence[str], *, as_published: bool = False
+    ) -> Iterator[pa.Table]:
         """The blocks of a run that can be read; *as_published* as in :func:`read_slice`."""
         wanted = entry_ids_of(run, None)
         yield from self._blocks(_Search(table, run, columns, as_published), wanted, Present())
@@ -86,7 +93,11 @@ class EntryReader:
                 yield _block(search.run, rows, at, search.names, present)
 
     def rows_of(
-        self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
+        self,
+        table: StrPath,
+        run: Run,
+        spans: Iterable[tuple[int, int]] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Iterator[pa.Table]:
         """The blocks of :meth:`read`, ignoring deleted messages; :class:`MessagesLost` at the end if some are lost."""
         for rows in self.read(table, run, spans, columns):
@@ -136,7 +147,7 @@ class EntryReader:
 class _Search:
     """Where a run's rows were looked for, and which files are lost."""
 
-    def __init__(self, table, run: Run, columns: Sequence[str] | None, as_published: bool = False):
+    def __init__(self, table: StrPath, run: Run, columns: Sequence[str] | None, as_published: bool = False):
         self.table, self.run, self.as_published = table, run, as_published
         self.columns = ENTRY_COLUMNS if columns is None else tuple(columns)
         self.names = [name for name in ENTRY_COLUMNS if name in ("entry_id", "batch_index", *self.columns)]
@@ -152,17 +163,17 @@ class _Search:
 _SLICES = EntryReader(CACHED_BYTES, block_rows=1 << 20)
 
 
-def is_in_table(table, run: Run) -> bool:
+def is_in_table(table: StrPath, run: Run) -> bool:
     """Whether the published file is in the table, with no row removed or rewritten."""
     return files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path]
 
 
-def are_as_published(table, runs: Sequence[Run]) -> list[bool]:
+def are_as_published(table: StrPath, runs: Sequence[Run]) -> list[bool]:
     """:func:`is_in_table` for each of *runs*."""
     return files_of(table).are_as_published([(run.path, run.ledger_id) for run in runs])
 
 
-def read_slice(table, runs: Iterable[Run], columns: Sequence[str], *, as_published: bool = False) -> pa.Table:
+def read_slice(table: StrPath, runs: Iterable[Run], columns: Sequence[str], *, as_published: bool = False) -> pa.Table:
     """``position`` and *columns* of the entries of *runs*, in order, from each first message; null if deleted or lost.
     *as_published* ignores deletions until VACUUM."""
     runs, schema = list(runs), _slice_schema(columns)
@@ -175,7 +186,7 @@ def read_slice(table, runs: Iterable[Run], columns: Sequence[str], *, as_publish
     return pa.concat_tables(found)
 
 
-def are_missing(table, runs: Iterable[Run]) -> np.ndarray:
+def are_missing(table: StrPath, runs: Iterable[Run]) -> np.ndarray:
     """Which entries of *runs* are deleted or lost; opens their files."""
     found = [rows["entry_id"] for rows in _from_files(table, list(runs), ["entry_id"], as_published=False)]
     return np.concatenate([np.empty(0, bool), *(column.is_null().to_numpy() for column in found)])
@@ -185,7 +196,9 @@ def _slice_schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([("position", pa.int64()), *(MESSAGES.schema.field(name) for name in columns)])
 
 
-def _stated_values(table, runs: Sequence[Run], columns: Sequence[str], as_published: bool) -> list[Values | None]:
+def _stated_values(
+    table: StrPath, runs: Sequence[Run], columns: Sequence[str], as_published: bool
+) -> list[Values | None]:
     """For each run the values that its commit states for all rows; None if it states none, or they changed."""
     few = [number for number, run in enumerate(runs) if run.entries <= MOST_ENTRIES]
     if few and not as_published:
@@ -207,7 +220,7 @@ def _repeated(schema: pa.Schema, runs: Sequence[Run], values: Sequence[Values]) 
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _from_files(table, runs: Sequence[Run], columns: Sequence[str], as_published: bool) -> Iterator[pa.Table]:
+def _from_files(table: StrPath, runs: Sequence[Run], columns: Sequence[str], as_published: bool) -> Iterator[pa.Table]:
     """The entries of each of *runs*, read from files."""
 
     def read(run: Run) -> pa.Table:
@@ -220,7 +233,7 @@ def _from_files(table, runs: Sequence[Run], columns: Sequence[str], as_published
         yield from pool.map(read, runs)
 
 
-def _entries_of(table, run: Run, columns: Sequence[str], as_published: bool) -> pa.Table:
+def _entries_of(table: StrPath, run: Run, columns: Sequence[str], as_published: bool) -> pa.Table:
     blocks = list(_SLICES.there(table, run, columns, as_published=as_published))
     positions = np.arange(run.first_position, run.first_position + run.entries)
     if not blocks:

@@ -21,11 +21,11 @@ from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delta.file_statistics import file_statistics, footer_schema
 from pulsar_spark.storage.entries.entries import are_missing, is_in_table, read_slice
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
-from pulsar_spark.storage.store.store import store_of
+from pulsar_spark.storage.store.store import StrPath, store_of
 from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
 
 
-def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
+def read_hashes(table: StrPath, runs: Iterable[Run]) -> np.ndarray:
     """The 31-bit hash of each entry of *runs*, in order, as int32; that of ``NONE_KEY`` without a key or message."""
     runs = list(runs)
     entries = np.array([run.entries for run in runs], np.int64)
@@ -36,7 +36,7 @@ def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
     return hashes
 
 
-def unhashed_keys(table, runs: Iterable[Run]) -> list[str] | None:
+def unhashed_keys(table: StrPath, runs: Iterable[Run]) -> list[str] | None:
     """The key columns from which hashes must be computed: those with values in any footer; None if all hashes are
     stored."""
     by_path = {run.path: run for run in runs}
@@ -47,7 +47,7 @@ def unhashed_keys(table, runs: Iterable[Run]) -> list[str] | None:
     return None if all(names is None for names in files) else [name for name in KEY_COLUMNS if name in found]
 
 
-def is_by_hash(table, run: Run) -> bool:
+def is_by_hash(table: StrPath, run: Run) -> bool:
     """Does the footer say that the file's rows are in order of stored hash?"""
     return _is_by_hash(f"{table}/{run.path}")
 
@@ -72,7 +72,7 @@ def _is_by_hash(path: str) -> bool:
 
 
 def sent_by_lane(
-    index: LedgerIndex, table, place: tuple[str, int], span: tuple[int, int], lane: LaneHashes, entries: int
+    index: LedgerIndex, table: StrPath, place: tuple[str, int], span: tuple[int, int], lane: LaneHashes, entries: int
 ) -> np.ndarray:
     """The ascending positions that a lane's range of *entries* entries sent, in *span* of *place* (topic id,
     partition)."""
@@ -81,7 +81,9 @@ def sent_by_lane(
     return span[0] + np.flatnonzero(sent_entries(is_of_lane, entries, lambda: are_missing(table, runs)))
 
 
-def hashes_of(index: LedgerIndex, table, topic_id: str, partition: int, spans: Sequence[tuple[int, int]]) -> np.ndarray:
+def hashes_of(
+    index: LedgerIndex, table: StrPath, topic_id: str, partition: int, spans: Sequence[tuple[int, int]]
+) -> np.ndarray:
     """The hash of each entry of the ordered, disjoint *spans* (first, last); near spans are read together."""
     firsts, lasts = as_array(spans)
     hashes = [np.empty(0, np.int32)]
@@ -92,7 +94,7 @@ def hashes_of(index: LedgerIndex, table, topic_id: str, partition: int, spans: S
     return np.concatenate(hashes)
 
 
-def _hashes_of(table, runs: Sequence[Run]) -> np.ndarray:
+def _hashes_of(table: StrPath, runs: Sequence[Run]) -> np.ndarray:
     stored = read_slice(table, runs, [HASH])[HASH]
     hashes = stored.fill_null(NO_KEY_HASH).to_numpy() & np.int32(MAX_HASH)
     if stored.null_count:

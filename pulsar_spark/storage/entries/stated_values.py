@@ -17,7 +17,7 @@ from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delta.actions import AddedFile
 from pulsar_spark.storage.delta.file_statistics import instant_of, is_beyond_calendar
 from pulsar_spark.storage.delta.log import TableLog
-from pulsar_spark.storage.store.store import AnyPath, store_of
+from pulsar_spark.storage.store.store import StrPath, store_of
 from pulsar_spark.table_specs import MESSAGES
 
 MOST_ENTRIES = 64
@@ -31,7 +31,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def common_values(table: AnyPath, runs: Sequence[Run], columns: Sequence[str]) -> list[Values | None]:
+def common_values(table: StrPath, runs: Sequence[Run], columns: Sequence[str]) -> list[Values | None]:
     """Of each of *runs*, the values of *columns* common to its file's rows, by its commit; None if unknown."""
 
     def of_commit(members: list[Run]) -> list[Values | None]:
@@ -43,7 +43,7 @@ def common_values(table: AnyPath, runs: Sequence[Run], columns: Sequence[str]) -
     return [values for found in _each(table, of_commit, of_commits) for values in found]
 
 
-def lower_bounds(table: AnyPath, runs: Sequence[Run], column: str) -> list[datetime | None]:
+def lower_bounds(table: StrPath, runs: Sequence[Run], column: str) -> list[datetime | None]:
     """For each of *runs*, a lower bound of *column*'s instants, by its commit; None if unknown."""
 
     def of_run(run: Run) -> datetime | None:
@@ -53,7 +53,7 @@ def lower_bounds(table: AnyPath, runs: Sequence[Run], column: str) -> list[datet
     return list(_each(table, of_run, runs))
 
 
-def _each(table: AnyPath, read: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+def _each(table: StrPath, read: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
     """*read* of each of *items*, concurrent in an object store."""
     if store_of(table).is_local or len(items) < 2:
         yield from map(read, items)
@@ -75,7 +75,7 @@ def _fits(file: AddedFile | None, run: Run) -> bool:
     return file is not None and file.rows >= run.entries
 
 
-def _is_there(table: AnyPath, run: Run) -> bool:
+def _is_there(table: StrPath, run: Run) -> bool:
     path = f"{table}/{run.path}"
     try:
         return store_of(path).size(path) == run.bytes
