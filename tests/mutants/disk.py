@@ -193,7 +193,7 @@ MUTANTS = (
         "sequence-ids-race",
         "two producers of one name that commit at the same time both store their messages",
         "storage/delta/tables.py",
-        "transactions.keys().isdisjoint(commit.transactions)",
+        "transactions.keys().isdisjoint(each.transactions)",
         "True",
         "tests/storage/test_sequence_ids.py::test_those_of_others_are_followed_and_overtake_an_append",
     ),

@@ -101,17 +101,12 @@ class Reprocessing:
     def read_taken(self, topic_id: str) -> set[str]:
         """Message ids of a topic's letters that jobs have sent or will send."""
         rows = self._rows(pc.field("topic_id") == topic_id)
-        steps = {
-            kind: rows.filter(pc.equal(rows["kind"], kind))
-            .select(["job_id", "destination", "chunk", "message_id"])
-            .to_pylist()
-            for kind in ("claim", "chunk", "sent")
+        columns = (rows[name].to_pylist() for name in ("kind", "message_id", "job_id", "destination", "chunk"))
+        steps = [(kind, message_id, tuple(chunk)) for kind, message_id, *chunk in zip(*columns)]
+        done = {chunk for kind, _, chunk in steps if kind == "chunk"}
+        return {
+            message_id for kind, message_id, chunk in steps if kind == "sent" or (kind == "claim" and chunk not in done)
         }
-        done = {(row["job_id"], row["destination"], row["chunk"]) for row in steps["chunk"]}
-        open_claims = {
-            row["message_id"] for row in steps["claim"] if (row["job_id"], row["destination"], row["chunk"]) not in done
-        }
-        return open_claims | {row["message_id"] for row in steps["sent"]}
 
     def version(self) -> int:
         """The table's version now."""

@@ -190,14 +190,10 @@ def small_enough(rows: pa.Table) -> Iterator[pa.Table]:
 def _leaves(schema: pa.Schema) -> Iterator[str]:
     """Names of Parquet's leaf columns; maps have two, lists one."""
     for field in schema:
-        below = (
-            ("key_value.key", "key_value.value")
-            if pa.types.is_map(field.type)
-            else ("list.element",)
-            if pa.types.is_list(field.type)
-            else ()
-        )
-        yield from (f"{field.name}.{leaf}" for leaf in below) if below else (field.name,)
+        if pa.types.is_map(field.type):
+            yield from (f"{field.name}.key_value.key", f"{field.name}.key_value.value")
+        else:
+            yield f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
 
 
 def _add(table: AnyPath, path: str, values: dict[str, str], of_file: dict) -> dict:

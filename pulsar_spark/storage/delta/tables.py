@@ -90,14 +90,10 @@ class AppendTable:
     ) -> int | None:
         def are_ours(seen: int) -> bool:
             self._check()
-            return (
-                not is_there()
-                and not self._log.is_shortened(seen)
-                and all(
-                    transactions.keys().isdisjoint(commit.transactions)
-                    for commit in self._log.commits(seen, self._known)
-                )
-            )
+            if is_there() or self._log.is_shortened(seen):
+                return False
+            commits = self._log.commits(seen, self._known)
+            return all(transactions.keys().isdisjoint(each.transactions) for each in commits)
 
         self._known = known
         return self._commit(adds, transactions, are_ours)

@@ -52,10 +52,8 @@ def lost_entries_of(
     layout: Layout, topic: Topic, partitions: list[int], since: Mapping[int, int] = MappingProxyType({})
 ) -> list[LostEntries]:
     """Lost numbered entries of *partitions*, by position, after *since* if given. Reads the files."""
-    path, firsts = (
-        layout_of(layout, topic.name).broker_table(LEDGERS.name),
-        {each: since.get(each, -1) + 1 for each in partitions},
-    )
+    path = layout_of(layout, topic.name).broker_table(LEDGERS.name)
+    firsts = {each: since.get(each, -1) + 1 for each in partitions}
     live = set(live_files(topic.path))
     if since:
         live -= passed_paths(path, topic.topic_id, firsts, live)
@@ -75,16 +73,8 @@ def _lost_of(topic: Topic, partition: int, run: Run) -> list[LostEntries]:
     missing = _missing(topic.path, run, None)
     if missing is None or missing.lost is None:
         return []
-    return [
-        LostEntries(
-            partition,
-            first + run.to_position,
-            last + run.to_position,
-            run.ledger_id,
-            first,
-            last,
-            (last - first + 1) * run.batch_size,
-            missing.lost,
-        )
-        for first, last in missing.entries
-    ]
+    found = []
+    for first, last in missing.entries:
+        positions, messages = (first + run.to_position, last + run.to_position), (last - first + 1) * run.batch_size
+        found.append(LostEntries(partition, *positions, run.ledger_id, first, last, messages, missing.lost))
+    return found

@@ -26,16 +26,7 @@ from pulsar_spark.storage.repair.repair import TableRepair
 from pulsar_spark.storage.topics.bundles import layout_of
 from pulsar_spark.storage.topics.topics import Topic
 
-_UNBELIEVABLE = (
-    CorruptState,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-    OSError,
-    pa.ArrowException,
-)
+_WRONG = (CorruptState, ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError, pa.ArrowException)
 
 
 class Mended(NamedTuple):
@@ -98,7 +89,7 @@ def _believable(topic: Topic, version: int, line: bytes) -> dict | None:
             action = mend(parse_actions(line)[0])
             check_statistics(topic.path, parse_commit(version, json.dumps(action).encode(), topic.path))
             return action
-        except _UNBELIEVABLE:
+        except _WRONG:
             continue
     return None
 

@@ -115,13 +115,8 @@ class TableRepair:
         with lock_where_there_is_one(self.path) if not dry_run else contextlib.nullcontext():
             broken = self._broken
             if broken and broken[0] == 0:
-                yield Repaired(
-                    self.name,
-                    0,
-                    False,
-                    "the first commit defines the table and is in no other file: "
-                    "restore it from a backup, or delete the folder",
-                )
+                text = "the first commit defines the table and is in no other file: restore it, or delete the folder"
+                yield Repaired(self.name, 0, False, text)
                 return
             if files and len(broken) != 1:
                 raise InvalidConfiguration(

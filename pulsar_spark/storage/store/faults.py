@@ -6,26 +6,8 @@ Errors carry a number or the system's words for it. A missing file is not tempor
 import errno
 import os
 
-_NUMBERS = tuple(
-    getattr(errno, name)
-    for name in (
-        "ENOSPC",
-        "EDQUOT",
-        "EROFS",
-        "EIO",
-        "EACCES",
-        "EPERM",
-        "ESTALE",
-        "ENODEV",
-        "ENXIO",
-        "EBUSY",
-        "EAGAIN",
-        "ETIMEDOUT",
-        "EMFILE",
-        "ENFILE",
-        "ENOLCK",
-    )
-)
+_TEMPORARY = "ENOSPC EDQUOT EROFS EIO EACCES EPERM ESTALE ENODEV ENXIO EBUSY EAGAIN ETIMEDOUT EMFILE ENFILE ENOLCK"
+_NUMBERS = tuple(getattr(errno, name) for name in _TEMPORARY.split())
 _IN_WORDS = tuple(
     os.strerror(number)
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.ESTALE, errno.EMFILE)

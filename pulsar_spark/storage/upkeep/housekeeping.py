@@ -31,12 +31,8 @@ from pulsar_spark.storage.upkeep.upkeep import FILES_A_STEP, appended, remove_le
 from pulsar_spark.table_specs import CURSOR_LEDGER, DELAY_INDEX, LEDGERS, REQUESTS
 
 _OF_CURSORS = [*CursorKey._fields, "kind", "round", "mark_delete_position", "is_removed", "is_snapshot"]
-ROWS_REMOVED, FILES_JOINED, LOG_SHORTENED, FILES_REMOVED = (
-    "rows_removed",
-    "files_joined",
-    "log_shortened",
-    "files_removed",
-)
+ROWS_REMOVED, FILES_JOINED = "rows_removed", "files_joined"
+LOG_SHORTENED, FILES_REMOVED = "log_shortened", "files_removed"
 
 
 class Done(NamedTuple):
