@@ -110,7 +110,7 @@ class Week:
             kept.needs,
             history_seconds=kept.history_seconds,
             time_travel_seconds=kept.time_travel_seconds,
-            is_told=kept.is_told,
+            promises=kept.promises,
             versions=kept.versions,
             now=lambda: self._now,
         )

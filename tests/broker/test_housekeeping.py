@@ -172,7 +172,7 @@ def test_on_a_full_disk_what_is_to_go_goes(engine):
         lambda: Needs(2**40, waiting=0),
         history_seconds=10**6,
         time_travel_seconds=0,
-        is_told=True,
+        promises=True,
         now=lambda: time.time() + 2,
     )
     done = Counter()

@@ -164,7 +164,7 @@ def test_the_view_says_what_was_done(layout, send):
     send(("a", "1"), ("a", "2"), ("b", "1"))
     compact(layout)
     view = CompactedView(read_topic(layout, TOPIC).path)
-    assert view.said(REMOVED) == 1 and view.said(DURATION_MS) >= 0 and view.horizon(-1) == 3
+    assert view.transaction(REMOVED) == 1 and view.transaction(DURATION_MS) >= 0 and view.horizon(-1) == 3
     assert (view.messages([-1]), view.messages([0])) == (2, 0)
     send(("b", "2"))
     assert not view.look(), "publishing is no compaction"

@@ -99,8 +99,8 @@ def keep_all(
                 kept.needs,
                 history_seconds=history_seconds,
                 time_travel_seconds=time_travel_seconds,
-                is_told=kept.is_told,
-                versions=versions if kept.is_told else None,
+                promises=kept.promises,
+                versions=versions if kept.promises else None,
                 now=lambda: time.time() + 2,
             )
             for step in steps:
@@ -744,7 +744,7 @@ def test_several_that_keep_house_at_once_lose_nothing(engine, monkeypatch, other
             continue
         make_checkpoint(kept.path)
         rows = dataset_of(kept.path).count_rows()
-        options = {"history_seconds": 10**6, "time_travel_seconds": 0, "is_told": kept.is_told}
+        options = {"history_seconds": 10**6, "time_travel_seconds": 0, "promises": kept.promises}
         keepers = [keep_house(kept.path, kept.needs, now=lambda: time.time() + 2, **options) for _ in range(1 + others)]
         while keepers:
             keepers = [each for each in keepers if next(each, None) is not None]
