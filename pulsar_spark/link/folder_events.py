@@ -24,7 +24,7 @@ class FolderEvents:
         except AttributeError as missing:
             raise OSError("there is no inotify") from missing
         self._events = open_events(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._events < 0 or add_watch(self._events, os.fsencode(folder), _CREATED | _MOVED_TO) < 0:
+        if self._events < 0 or add_watch(self._events, os.fsencode(str(folder)), _CREATED | _MOVED_TO) < 0:
             code = ctypes.get_errno()
             self.close()
             raise OSError(code, os.strerror(code), str(folder))

@@ -86,9 +86,8 @@ def spark_session(
     :class:`JavaNotFound` without a supported Java; :class:`InvalidConfiguration` for a session without Delta, or a
     setting that comes too late.
     """
-    active = SparkSession.getActiveSession()
-    if active is None and (on_databricks() or "SPARK_REMOTE" in os.environ):  # the platform's or server's session
-        active = SparkSession.builder.getOrCreate()
+    has_session = on_databricks() or "SPARK_REMOTE" in os.environ
+    active = SparkSession.getActiveSession() or (SparkSession.builder.getOrCreate() if has_session else None)
     if active is not None:
         check_delta(active)
         return _adapted(active, settings or {}, for_rounds)
