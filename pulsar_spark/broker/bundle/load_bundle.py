@@ -96,8 +96,8 @@ def load_bundle(
 
 def served_by(latest: LatestRows) -> BundleRange:
     """The range of topics that the latest round serves; all topics if it names none."""
-    said = dict((latest.round_row or {}).get("properties") or ())
-    return parse_range(said[BUNDLE_RANGE]) if BUNDLE_RANGE in said else WHOLE
+    properties = dict((latest.round_row or {}).get("properties") or ())
+    return parse_range(properties[BUNDLE_RANGE]) if BUNDLE_RANGE in properties else WHOLE
 
 
 def _leave_out_others(latest: LatestRows, served: BundleRange) -> None:
@@ -172,9 +172,9 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
         row["msg_out_counter"] or 0,
         row["msg_redeliver_counter"] or 0,
     )
-    said = dict(row["properties"] or [])
-    cursor.reads_compacted = said.pop(IS_READ_COMPACTED, None) == "true"
-    cursor.dead_letters = {name: value for name, value in said.items() if name not in RULES}
+    properties = dict(row["properties"] or [])
+    cursor.reads_compacted = properties.pop(IS_READ_COMPACTED, None) == "true"
+    cursor.dead_letters = {name: value for name, value in properties.items() if name not in RULES}
     _load_consumers(bundle, cursor, latest.consumers[key])
     restore(cursor, row, latest.consumers[key])
     lanes = latest.lanes[key]

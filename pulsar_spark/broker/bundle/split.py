@@ -80,12 +80,12 @@ def _have_it_given(layout: Layout, lease: BundleLease, holder: Holder) -> None:
         if (other := lease.holder()) is not None:
             raise _refused(layout, other, "already hands it over for another split")
         return
-    while (said := lease.holder()) is not None and said.broker_id != lease.broker_id:
-        if said.broker_id != holder.broker_id or not lease.has_requested(said):
-            raise _refused(layout, said, "does not hand it over")
+    while (other := lease.holder()) is not None and other.broker_id != lease.broker_id:
+        if other.broker_id != holder.broker_id or not lease.has_requested(other):
+            raise _refused(layout, other, "does not hand it over")
         if time.monotonic() > until:
             lease.withdraw()
-            raise _refused(layout, said, f"did not hand it over within {shown_seconds(HAND_OVER_SECONDS)}")
+            raise _refused(layout, other, f"did not hand it over within {shown_seconds(HAND_OVER_SECONDS)}")
         time.sleep(LOOK_SECONDS)
 
 

@@ -163,7 +163,7 @@ def lane_row(cursor: Cursor, page: int, lane: int, hashes: LaneHashes, ranges: S
         lane=str(lane),
         first=ranges[0].first,
         last=ranges[-1].last,
-        hash_ranges=[held._asdict() for held in hashes.ranges],
+        hash_ranges=[range_._asdict() for range_ in hashes.ranges],
         properties=[("axis_size", str(hashes.axis.size)), ("axis_start", str(hashes.axis.start))],
     )
 
@@ -184,14 +184,14 @@ def dead_letter_rows(cursor: Cursor, dead: Iterable[Range]) -> list[dict]:
     return [
         dict(
             same,
-            first=held.first,
-            last=held.last,
-            consumer_id=held.consumer_id,
-            redelivery_count=held.redelivery_count,
-            ack_set=held.ack_set,
-            batch_size=held.batch_size,
+            first=range_.first,
+            last=range_.last,
+            consumer_id=range_.consumer_id,
+            redelivery_count=range_.redelivery_count,
+            ack_set=range_.ack_set,
+            batch_size=range_.batch_size,
         )
-        for held in dead
+        for range_ in dead
     ]
 
 

@@ -38,8 +38,8 @@ def _judged(rows: pa.Table) -> Iterator[tuple[int, Keyed]]:
     places = (rows[name].to_pylist() for name in ("partition", "position", "batch_index", "partition_key"))
     stored, uncompressed = pc.binary_length(rows["payload"]).to_pylist(), rows["uncompressed_size"].to_pylist()
     are_encrypted = rows["encryption_keys"].is_valid().to_pylist()
-    for partition, position, index, key, *said in zip(*places, stored, uncompressed, are_encrypted):
-        size = payload_size(said[0], uncompressed=said[1], is_encrypted=said[2])
+    for partition, position, index, key, *sizes in zip(*places, stored, uncompressed, are_encrypted):
+        size = payload_size(sizes[0], uncompressed=sizes[1], is_encrypted=sizes[2])
         yield partition, Keyed(position, index or 0, key, size)
 
 
@@ -81,5 +81,5 @@ class _Chunked:
             payload = None
         if payload is None:
             return last.slice(0, 0)
-        said = last.drop_columns(["payload", *CHUNK_COLUMNS])
-        return conform(said.append_column("payload", pa.array([payload], pa.binary())), COMPACTED.schema)
+        rest = last.drop_columns(["payload", *CHUNK_COLUMNS])
+        return conform(rest.append_column("payload", pa.array([payload], pa.binary())), COMPACTED.schema)

@@ -50,8 +50,8 @@ class Cursors(dict[CursorKey, Cursor]):
 
     def __delitem__(self, key: CursorKey) -> None:
         super().__delitem__(key)
-        for held in (self._numbers, self._by_topic[key.topic_id], self._awake, self._at_rest):
-            held.pop(key, None)
+        for kept in (self._numbers, self._by_topic[key.topic_id], self._awake, self._at_rest):
+            kept.pop(key, None)
         self._waiting.get(key.topic_id, set()).discard(key)
 
     def of_topic(self, topic_id: str) -> list[Cursor]:

@@ -1,1 +1,1 @@
-"""Dead and retry letters: written after the round that asked for them, or kept until they can be written."""
+"""Dead and retry letters: written after the round that caused them, or kept until they can be written."""

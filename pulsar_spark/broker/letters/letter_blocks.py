@@ -45,8 +45,8 @@ class Letters(NamedTuple):
 
     def of_requests(self, name: str) -> list:
         """An attribute of each letter's order, read once per request."""
-        said = {id(order.reconsume_later): order for order in self.orders}
-        values = {reconsume_later: getattr(order, name) for reconsume_later, order in said.items()}
+        by_identity = {id(order.reconsume_later): order for order in self.orders}
+        values = {reconsume_later: getattr(order, name) for reconsume_later, order in by_identity.items()}
         return [values[id(order.reconsume_later)] for order in self.orders]
 
 
@@ -63,7 +63,7 @@ def rows_of(blocks: Sequence[Letters], publish_id: str, now: int, partitions: Se
         return [values[number] for number in of_letter.tolist()] if letters > len(values) else values
 
     partitions = of_each(partitions)
-    said = {
+    changed = {
         "publish_id": [publish_id] * letters,
         "publish_time": [now] * letters,
         "partition": partitions,
@@ -77,11 +77,11 @@ def rows_of(blocks: Sequence[Letters], publish_id: str, now: int, partitions: Se
     }
     indexes = np.concatenate([block.indexes for block in blocks])[of_letter]
     speaks_for_itself, may_be_chunk = pa.array(indexes <= 0), pa.array(indexes < 0)
-    said["uuid"] = pc.if_else(may_be_chunk, kept["uuid"], pa.scalar(None, pa.string()))
-    said["sticky_key_hash"] = pc.if_else(speaks_for_itself, kept["sticky_key_hash"], pa.scalar(None, pa.int32()))
+    changed["uuid"] = pc.if_else(may_be_chunk, kept["uuid"], pa.scalar(None, pa.string()))
+    changed["sticky_key_hash"] = pc.if_else(speaks_for_itself, kept["sticky_key_hash"], pa.scalar(None, pa.int32()))
     return pa.table(
         [
-            pa.array(said[field.name], field.type) if field.name in said else kept[field.name].cast(field.type)
+            pa.array(changed[field.name], field.type) if field.name in changed else kept[field.name].cast(field.type)
             for field in MESSAGES.schema
         ],
         MESSAGES.schema,

@@ -93,7 +93,7 @@ def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[
     policies: dict[tuple, tuple] = {}
     for fact in facts:
         try:
-            name, *said = _parsed(fact, policies)
+            name, *rest = _parsed(fact, policies)
         except Exception as error:
             raise_of_root(error)
             left.append(_left(fact, error))
@@ -104,7 +104,7 @@ def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[
             left.append(_left(fact, found[name]))
             failed.add(_partitioned(name))
         else:
-            orders.append((name, Order(fact, *found[name], *said)))
+            orders.append((name, Order(fact, *found[name], *rest)))
     beside = {name for name in found if failed and _partitioned(name) in failed}
     left += [order.left(None) for name, order in orders if name in beside]
     return [order for name, order in orders if name not in beside], left
@@ -117,14 +117,14 @@ def _parsed(
     *policies*."""
     batch_indexes = None if fact["ack_set"] is None else frozenset(ack_sets.indexes(fact["ack_set"]))
     if fact.get("request_id"):
-        said = dict(fact["properties"] or [])
-        reconsume_later = reconsume_later_of(said)
-        return reconsume_later.letter_topic, said.get("initial_subscription_name"), reconsume_later, batch_indexes
+        properties = dict(fact["properties"] or [])
+        reconsume_later = reconsume_later_of(properties)
+        return reconsume_later.letter_topic, properties.get("initial_subscription_name"), reconsume_later, batch_indexes
     topic, subscription = fact["topic"], fact["subscription"]
     key = (id(fact["properties"]), topic, subscription)
     if key not in policies:
-        said = dict(fact["properties"] or [])
-        policies[key] = dead_letters_to(said, topic, subscription), said.get("initial_subscription_name")
+        properties = dict(fact["properties"] or [])
+        policies[key] = dead_letters_to(properties, topic, subscription), properties.get("initial_subscription_name")
     return *policies[key], None, batch_indexes
 
 

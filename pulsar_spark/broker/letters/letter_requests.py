@@ -78,12 +78,12 @@ class LetterRequests(Acknowledgements):
 
     def _letter(self, draft: CursorDraft, request: Request, reconsume_later: ReconsumeLater, index: int) -> dict:
         cursor, position = draft.cursor, request.last
-        held, batch_size = cursor.find(cursor.place(position)), self.bundle.batch_size(cursor, position)
+        range_, batch_size = cursor.find(cursor.place(position)), self.bundle.batch_size(cursor, position)
         return put_off_letter_row(
             cursor,
             request,
             reconsume_later,
-            redelivery_count=held.redelivery_count if held else 0,
+            redelivery_count=range_.redelivery_count if range_ else 0,
             batch_size=batch_size,
             ack_set=list(ack_sets.of_indexes([index])) if batch_size > 1 else None,
         )

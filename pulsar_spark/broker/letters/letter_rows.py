@@ -128,22 +128,22 @@ def _of_messages(
         left.append((bisect_right(places, _place(lost[0])), 0, lost.popleft()))
     is_each_once = np.array_equal(numbers, np.arange(len(positions)))
     rows = messages if is_each_once else messages.take(pa.array(numbers))
-    orders, said = [queue.orders[number] for number in whose.tolist()], []
+    orders, properties = [queue.orders[number] for number in whose.tolist()], []
     columns = (rows[name].to_pylist() for name in ("entry_id", "properties", "producer_name", "sequence_id"))
     for order, (position, index), entry_id, own, *sent_by in zip(orders, places, *columns):
         try:
             message_id = _message_id(MessageId(partition, ledger_id, entry_id, index), wholes.get(position))
             believed = believed_properties(dict(own or []), order.fact["topic"], *sent_by)
-            said.append(_properties(order, believed, message_id))
+            properties.append(_properties(order, believed, message_id))
         except Exception as error:
             raise_of_root(error)
-            left.append((len(said), 1, order.left(error, position, position, index)))
-            said.append([])
+            left.append((len(properties), 1, order.left(error, position, position, index)))
+            properties.append([])
     sizes = pc.fill_null(pc.binary_length(rows["payload"]), 0).to_numpy()
     made_of = [wholes.get(position) for position, _ in places]
     if any(made_of):
         sizes = np.maximum(sizes, pc.fill_null(rows["total_chunk_msg_size"], 0).to_numpy())
-    yield from _beside(Letters(orders, positions[numbers], indexes[numbers], rows, sizes, said, made_of), left)
+    yield from _beside(Letters(orders, positions[numbers], indexes[numbers], rows, sizes, properties, made_of), left)
 
 
 def _message_id(message_id: MessageId, whole: Whole | MessagesLost | None) -> MessageId:
@@ -206,7 +206,7 @@ def _properties(order: Order, properties: dict[str, str], message_id: MessageId)
     """A letter's properties: those of the request, or why the message died."""
     if order.reconsume_later is not None:
         return list(order.reconsume_later.properties.items())
-    said = dead_letter_properties(
+    properties = dead_letter_properties(
         properties,
         topic=order.fact["topic"],
         subscription=order.fact["subscription"],
@@ -214,4 +214,4 @@ def _properties(order: Order, properties: dict[str, str], message_id: MessageId)
         cause=CAUSE_REDELIVERED,
         attempts=order.fact["redelivery_count"],
     )
-    return list(said.items())
+    return list(properties.items())

@@ -177,10 +177,10 @@ class Calm:
 
 def compile_after_seconds() -> float:
     """:data:`COMPILE_AFTER_SECONDS`, or the environment's; :class:`InvalidConfiguration` if no number."""
-    said = os.environ.get(ENVIRONMENT, str(COMPILE_AFTER_SECONDS))
-    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", said):
-        raise InvalidConfiguration(f"{ENVIRONMENT} {shown(said)}: give a number of seconds below a million")
-    return float(said)
+    seconds = os.environ.get(ENVIRONMENT, str(COMPILE_AFTER_SECONDS))
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", seconds):
+        raise InvalidConfiguration(f"{ENVIRONMENT} {shown(seconds)}: give a number of seconds below a million")
+    return float(seconds)
 
 
 class _Mode:
@@ -225,7 +225,7 @@ def _acknowledged_one_by_one() -> pa.Table:
     rows.add("cursor", 0, first=0, last=0, max_redeliver_count=0, left=[], redelivered=[], now=0, **nothing)
     pending = [Range(at, at, PENDING, "c", 0, 0, None, None, 1) for at in range(2 * COMPILED_FROM)]
     rows.extend("range", 0, pending)
-    rows.extend("ack", 0, [held[:2] for held in pending[::2]])
+    rows.extend("ack", 0, [range_[:2] for range_ in pending[::2]])
     rows.add("consumer", 0, first=0, last=0, consumer_id="c", lap=0, **nothing)
     return rows.table()
 

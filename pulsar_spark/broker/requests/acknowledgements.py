@@ -105,13 +105,13 @@ class Acknowledgements(RequestHandler):
         """What is unacknowledged of an entry, after this round's requests so far; index 0 outside a batch."""
         cursor = draft.cursor
         place = cursor.place(position)
-        held = cursor.find(place)
+        range_ = cursor.find(place)
         if cursor.is_done(place) or position in draft.acks or place in draft.axis_acks:
             return ()
         if position in draft.ack_sets:
             return draft.ack_sets[position]
-        if held and held.ack_set is not None:
-            return held.ack_set
+        if range_ and range_.ack_set is not None:
+            return range_.ack_set
         return ack_sets.full(self.bundle.batch_size(cursor, position))
 
     def negative_ack(self, request: Request) -> None:

@@ -83,9 +83,9 @@ class Intake(RequestHandler):
         super().__init__(bundle, draft)
         self._broken = broken
         self.put_off: list[Request] = []
-        """What has to wait until the delay index is there again, by which it is known what it means."""
+        """Requests that wait until the delay index is there again."""
         self.sent_on: list[Request] = []
-        """What is to be asked of other bundles (see other_bundles)."""
+        """Requests for other bundles (see other_bundles)."""
         self._is_indexed = all(promotion.is_ready for promotion in bundle.promotions.values())
         self.members, self.moves = Members(bundle, draft), Moves(bundle, draft)
         self.entries = entries = LetterRequests(bundle, draft)

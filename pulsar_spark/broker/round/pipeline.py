@@ -85,7 +85,7 @@ def run_round(
     # 1. Number what was published, note chunks, and forget deleted topics.
     draft = begin_round(bundle, inputs)
     numbered = number_published(bundle, draft, inputs.requests)
-    # 2. Execute requests: consumers, policies and moved cursors change; what is said of entries is noted for the plan.
+    # 2. Execute requests: consumers, policies and moved cursors change; requests about entries are noted for the plan.
     sent_on = execute_requests(bundle, draft, inputs)
     # 3. Let time pass: remove clients whose lease ended, pass trimmed entries, check expiry and quotas, retry letters.
     let_time_pass(bundle, draft, numbered.topics)

@@ -31,8 +31,8 @@ def archive_classes() -> Path:
     try:
         done = subprocess.run([sys.executable, "-m", __name__, str(fresh)], capture_output=True, text=True, check=False)
         if done.returncode or not fresh.is_file():
-            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise UnknownError(f"the archive {str(target)!r} could not be created: {said}; brokers start without one")
+            reason = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+            raise UnknownError(f"the archive {str(target)!r} could not be created: {reason}; brokers start without one")
         os.replace(fresh, target)
     finally:
         fresh.unlink(missing_ok=True)

@@ -75,12 +75,12 @@ class Feed:
                 news = self._wait()
                 if news is not None:
                     self._number += 1
-                said = (
+                answered = (
                     {"moved": [], "offset": json.loads(line)}
                     if news is None
                     else {"moved": news.moved, "offset": {**news.offset, "number": self._number}}
                 )
-                lines.write(json.dumps(said) + "\n")
+                lines.write(json.dumps(answered) + "\n")
                 lines.flush()
 
     def _wait(self) -> News | None:

@@ -77,7 +77,7 @@ class Housekeeping:
         self._failed.pop("the root", None)
         there, names = {kept.path for kept in found}, {kept.name for kept in found}
         self._next_look = {path: due for path, due in self._next_look.items() if path in there}
-        self._failed = {name: said for name, said in self._failed.items() if name in names}
+        self._failed = {name: text for name, text in self._failed.items() if name in names}
         for kept in self._rotation.some(found):
             try:
                 self._look_at(kept)

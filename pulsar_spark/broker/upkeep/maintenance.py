@@ -149,15 +149,15 @@ def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
 def _waiting(cursor: Cursor, last: int) -> Iterator[Delayed]:
     if cursor.entries is not None:
         waits = any(cursor.replays_at())
-        for held in ranges_of(cursor.entries, 0, last) if waits else ():
-            if held.status == REPLAY and held.due_time is not None:
-                yield Delayed(held.first, held.last, held.due_time)
+        for range_ in ranges_of(cursor.entries, 0, last) if waits else ():
+            if range_.status == REPLAY and range_.due_time is not None:
+                yield Delayed(range_.first, range_.last, range_.due_time)
     for page in cursor.pages:
         if page.first > last:
             return
-        for held in page.held if page.replays_at is not None else ():
-            if held.status == REPLAY and held.due_time is not None:
-                yield Delayed(held.first, held.last, held.due_time)
+        for range_ in page.held if page.replays_at is not None else ():
+            if range_.status == REPLAY and range_.due_time is not None:
+                yield Delayed(range_.first, range_.last, range_.due_time)
 
 
 def _by_deliver_time(state: TopicState, cursor: Cursor, last: int, elsewhere: Positions) -> Iterator[Delayed]:
