@@ -83,8 +83,8 @@ MUTANTS = (
         "snapshot-forgets-waiting-requests",
         "a snapshot forgets the requests that wait for the delay index",
         "broker/committing/snapshots.py",
-        "for each in bundle.waiting_requests if each.row is not None",
-        "for each in ()",
+        "for place in places_of(bundle.waiting_requests)",
+        "for place in ()",
         "tests/broker/test_whole_state.py::test_a_request_that_waits_for_the_delay_index_is_kept_until_it_is_answered",
     ),
     Mutant(

@@ -20,7 +20,7 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.broker.delays.promotion import Promotion
 from pulsar_spark.broker.letters.waiting_letters import WaitingLetters
-from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.broker.requests.request import Request, places_of
 from pulsar_spark.broker.service.liveness import Liveness
 from pulsar_spark.protocol.delays.delays import DUE_BASE
 from pulsar_spark.protocol.policies.policies import TOPIC_STOPPED, policy_number, policy_text
@@ -66,9 +66,7 @@ class Bundle(Topics):
     def keep_waiting(self, requests: list[Request]) -> list[dict]:
         """Keep these requests until the delay index is ready; returns rows for changes among those stored in a
         commit."""
-        waited, waits = (
-            {each.place for each in those if each.row is not None} for those in (self.waiting_requests, requests)
-        )
+        waited, waits = ({*places_of(each)} for each in (self.waiting_requests, requests))
         self.waiting_requests = requests
         rows = [waiting_request_row(*place, is_removed=True) for place in sorted(waited - waits)]
         return rows + [waiting_request_row(*place) for place in sorted(waits - waited)]

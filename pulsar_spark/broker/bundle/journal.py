@@ -22,7 +22,8 @@ class Journal:
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
         self._since = clock()
-        self._counts, self._seconds = Counter(), []
+        self._counts: Counter = Counter()
+        self._seconds: list[float] = []
         self._refused: Counter = Counter()
         self._waited_since: float | None = None
 

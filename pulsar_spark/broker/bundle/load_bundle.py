@@ -20,6 +20,7 @@ from pulsar_spark.broker.key_shared.key_shared import restore
 from pulsar_spark.broker.key_shared.lane_form import Lane, LaneForm, lane_of
 from pulsar_spark.broker.letters.waiting_letters import WaitingLetters
 from pulsar_spark.broker.requests.reading import read_places
+from pulsar_spark.broker.requests.request import places_of
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.acknowledgement.packing import unpacked_stretches
 from pulsar_spark.protocol.delays.delays import Checkpoint, virtual
@@ -137,7 +138,7 @@ def _take_over_runs(bundle: Bundle, state: TopicState, partition: int, needed: N
 
 def _load_waiting_requests(bundle: Bundle, latest: LatestRows) -> None:
     bundle.waiting_requests = read_places(bundle.layout.broker_table("requests"), latest.waiting_requests)
-    there = {request.place for request in bundle.waiting_requests}
+    there = {*places_of(bundle.waiting_requests)}
     for place in sorted(latest.waiting_requests.keys() - there):
         log.warning(
             "request %d of commit %d waited for the delay index and can no longer be read: try again", *reversed(place)

@@ -26,7 +26,7 @@ class SentRequests:
 
     def send_others(self, layout: Layout, served: BundleRange, requests: list[Request], now: int) -> list[Request]:
         """Send those of *requests* outside *served*, at *now*; returns the rest."""
-        others = [request for request in requests if not served.holds(request.topic)]
+        others = [request for request in requests if not served.holds(request.topic or "")]
         self.sent = {what: at for what, at in self.sent.items() if at <= now < at + SENT_AGAIN}
         fresh = [each for each in others if each[4:7] not in self.sent]
         self.sent.update((each[4:7], now) for each in fresh)
@@ -38,7 +38,7 @@ def ask_others(layout: Layout, requests: Sequence[Request]) -> None:
     """Append *requests* to the tables of their topics' bundles; OSError if one cannot be written."""
     by_bundle: dict[str, tuple[Layout, list[Request]]] = {}
     for request in requests:
-        found = layout_of(layout, request.topic)
+        found = layout_of(layout, request.topic or "")
         by_bundle.setdefault(found.bundle, (found, []))[1].append(request)
     for found, theirs in by_bundle.values():
         append_requests(found, theirs)

@@ -24,7 +24,7 @@ from pulsar_spark.broker.bundle.other_bundles import append_requests
 from pulsar_spark.broker.committing.facts import removed_consumer_row
 from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.broker.requests.reading import read_request_batch
-from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.broker.requests.request import Request, new_request
 from pulsar_spark.broker.requests.requests import SENT_ON
 from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.broker.service.backoff import Waits
@@ -165,15 +165,13 @@ def _request_id(broker_id: str) -> str:
 
 
 def _close(cursor, consumer, broker_id: str) -> Request:
-    return Request(
-        **dict.fromkeys(Request._fields)
-        | dict(
-            request_id=_request_id(broker_id),
-            kind="close",
-            client_id=consumer.client_id,
-            consumer_id=consumer.consumer_id,
-            topic=cursor.topic,
-            partition=cursor.key.partition,
-            subscription=cursor.key.subscription,
-        )
+    return new_request(
+        _request_id(broker_id),
+        "close",
+        properties={},
+        client_id=consumer.client_id,
+        consumer_id=consumer.consumer_id,
+        topic=cursor.topic,
+        partition=cursor.key.partition,
+        subscription=cursor.key.subscription,
     )

@@ -32,7 +32,8 @@ class RoundTables(NamedTuple):
 
     @classmethod
     def of(cls, layout: Layout, broker_id: str) -> "RoundTables":
-        return cls(*(AppendTable(layout.broker_table(name)) for name in cls._fields[:2]), broker_id)
+        ledgers, cursor_ledger = (AppendTable(layout.broker_table(name)) for name in ("ledgers", "cursor_ledger"))
+        return cls(ledgers, cursor_ledger, broker_id)
 
 
 def is_worth_a_commit(bundle: Bundle, draft: RoundDraft, rows: RoundRows, requests_version: int) -> bool:

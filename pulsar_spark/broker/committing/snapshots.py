@@ -10,6 +10,7 @@ from pulsar_spark.broker.committing.facts import (
     waiting_request_row,
 )
 from pulsar_spark.broker.committing.round_rows import RoundRows
+from pulsar_spark.broker.requests.request import places_of
 from pulsar_spark.protocol.entries.entry_ranges import ranges_of
 
 SNAPSHOT_EVERY = 50
@@ -42,7 +43,7 @@ def everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
         policy_row(owner, bundle.topic_id(owner), name, value) for (owner, name), value in bundle.policies.items()
     ]
     whole.facts += [set_aside_row(entry) for entry in bundle.set_aside.values()]
-    whole.facts += [waiting_request_row(*each.place) for each in bundle.waiting_requests if each.row is not None]
+    whole.facts += [waiting_request_row(*place) for place in places_of(bundle.waiting_requests)]
     for state in bundle.topics.values():
         whole.facts += topic_rows(state)
     for promotion in bundle.promotions.values():

@@ -28,12 +28,13 @@ def compact(layout: Layout, topic: Topic, partitions: Collection[int], by_spark:
         compaction = plan_compaction(layout, topic, partitions)
         if not compaction.firsts and compaction.view.is_made:
             return False
-        if not compaction.is_small and by_spark is None:
+        write = write_small if compaction.is_small else by_spark
+        if write is None:
             raise NotAllowedError(
                 f"topic {str(topic.name)!r}: to compact more than {SMALL_MESSAGES} messages or {SMALL_BYTES} bytes "
                 f"takes Spark: 'pulsar-spark compact {topic.name}' starts it"
             )
-        written = (write_small if compaction.is_small else by_spark)(compaction)
+        written = write(compaction)
         facts = Facts(compaction.messages - written.messages, round(1000 * (time.monotonic() - started)))
         replace_rows(compaction.view, dict.fromkeys(compaction.firsts, compaction.until), written.adds, facts)
         return bool(compaction.firsts)

@@ -74,9 +74,9 @@ class _Chunked:
 
     def _joined(self, last: pa.Table) -> pa.Table:
         """The message whose last chunk is this row, if any."""
-        parts = self._parts.get(last["position"][0].as_py(), ())
+        parts = self._parts.get(last["position"][0].as_py())
         try:
-            payload = self._messages.joined(parts) if len(parts) else None
+            payload = None if parts is None or not len(parts) else self._messages.joined(parts)
         except UnreadableMessage:
             payload = None
         if payload is None:

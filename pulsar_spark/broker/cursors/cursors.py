@@ -75,7 +75,7 @@ class Cursors(dict[CursorKey, Cursor]):
     def wake(self, keys: Iterable[CursorKey | None]) -> None:
         """Wake the cursors among *keys* that exist."""
         for key in keys:
-            if self._at_rest.pop(key, None) is not None:
+            if key is not None and self._at_rest.pop(key, None) is not None:
                 self._awake[key] = self[key]
 
     def wake_all(self) -> None:

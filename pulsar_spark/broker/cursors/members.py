@@ -50,13 +50,15 @@ class Members(RequestHandler):
         state, wanted = self.topic_of(request), _type_wanted(request)
         if state.error:
             raise TopicStopped(state.error)
-        cursor = self.bundle.cursors.get(self.key_of(request))
+        cursor, client_id = self.found(request), request.client_id or ""
         if cursor and request.consumer_id in cursor.consumers:
             return "connected"
         reads_compacted = is_true(request.properties, IS_READ_COMPACTED)
         if reads_compacted and (refused := reads_compacted_refusal(wanted)):
             raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}")
-        newcomer = newcomer_of(request, partial(self.bundle.policy, request.topic)) if wanted == KEY_SHARED else None
+        newcomer = (
+            newcomer_of(request, partial(self.bundle.policy, str(state.topic.name))) if wanted == KEY_SHARED else None
+        )
         self._check_may_join(cursor, request, newcomer)
         # Everything else is refused before anything changes.
         dead_letters = self._dead_letter_policy(request)
@@ -73,8 +75,8 @@ class Members(RequestHandler):
             self._change_lanes(cursor)
         if "max_redeliver_count" in dead_letters:
             cursor.dead_letters = dead_letters
-        self.bundle.lease_ms[request.client_id] = lease_ms
-        self.renew_lease(request.client_id)
+        self.bundle.lease_ms[client_id] = lease_ms
+        self.renew_lease(client_id)
         self._join(cursor, request, priority_level, newcomer)
         return "connected"
 
@@ -109,10 +111,11 @@ class Members(RequestHandler):
             raise error(f"{request.topic} subscription {request.subscription!r}: {refused[1]}{holders}")
 
     def _join(self, cursor: Cursor, request: Request, priority_level: int, newcomer: Newcomer | None) -> None:
+        consumer_id = request.consumer_id or ""
         consumer = Consumer(
-            request.consumer_id,
-            request.properties.get("consumer_name") or request.consumer_id,
-            request.client_id,
+            consumer_id,
+            request.properties.get("consumer_name") or consumer_id,
+            request.client_id or "",
             priority_level,
             cursor.joined,
             properties={name: value for name, value in request.properties.items() if name != VALID_UNTIL},
@@ -136,7 +139,7 @@ class Members(RequestHandler):
             _type_wanted(request),
             present=present,
             consumers=consumers,
-            most=self.bundle.policy(request.topic, "max_consumers_per_subscription"),
+            most=self.bundle.policy(request.topic or "", "max_consumers_per_subscription"),
         )
         return refusal_of(newcomer, cursor) if refused is None and newcomer else refused
 
@@ -163,25 +166,25 @@ class Members(RequestHandler):
         if "dead_letter_topic" in policy and parse_topic_name(policy["dead_letter_topic"]).partition_index >= 0:
             resolve_topic(self.bundle.layout, policy["dead_letter_topic"])
         if int(policy.get("max_redeliver_count", 0)):
-            name = dead_letters_to(policy, request.topic, request.subscription)
+            topic, subscription = request.topic or "", request.subscription or ""
             check_letter_topic(
                 self.bundle.layout,
-                name,
+                dead_letters_to(policy, topic, subscription),
                 what="dead letter topic",
-                subscription=request.subscription,
+                subscription=subscription,
                 remedy=NAME_DEAD_LETTER_TOPIC,
             )
         return policy
 
     def flow(self, request: Request) -> None:
         consumer = self.consumer_of(request)
-        consumer.permits = min(consumer.permits + request.permits, MOST)
+        consumer.permits = min(consumer.permits + (request.permits or 0), MOST)
         self.draft.of(self.cursor_of(request)).changed_consumers.add(consumer.consumer_id)
 
     def close(self, request: Request) -> None:
         if request.consumer_id is None:
-            self._leave_client(request.client_id, "closed")
-            self.bundle.leases.pop(request.client_id, None)
+            self._leave_client(client_id := request.client_id or "", "closed")
+            self.bundle.leases.pop(client_id, None)
             return
         cursor = self.cursor_of(request)
         if request.consumer_id in cursor.consumers:
@@ -281,16 +284,15 @@ class Members(RequestHandler):
             candidates = [
                 Candidate(c.consumer_id, c.name, c.priority_level, c.join_order) for c in cursor.consumers.values()
             ]
-            cursor.active_id = active_consumer(
-                candidates, partition_index=cursor.key.partition, topic_name=cursor.topic
-            ).consumer_id
+            active = active_consumer(candidates, partition_index=cursor.key.partition, topic_name=cursor.topic)
+            cursor.active_id = active.consumer_id if active else None
         if cursor.active_id == before:
             return
-        draft.changed_consumers |= {before, cursor.active_id} & cursor.consumers.keys()
+        draft.changed_consumers |= cursor.consumers.keys() & {before, cursor.active_id}
         if before is not None:
             draft.left.add(before)
             delay_ms = self.bundle.policy(cursor.topic, "active_consumer_failover_delay_ms")
-            pause_ms = takeover_pause_ms(cursor.subscription_type, delay_ms)
+            pause_ms = takeover_pause_ms(cursor.subscription_type or "", delay_ms)
             if pause_ms is not None:
                 cursor.reads_after = self.draft.now + pause_ms * 1000
 

@@ -18,6 +18,8 @@ from pulsar_spark.storage.chunks.chunk_rows import lost_messages
 from pulsar_spark.storage.chunks.chunks import ChunkedMessages
 from pulsar_spark.storage.entries.entries import EntryReader
 
+NO_PARTS = np.empty(0, np.int64)
+
 
 class Whole(NamedTuple):
     """A chunked message: positions of its chunks, and the first one's id."""
@@ -51,12 +53,12 @@ def wholes_of(
     incomplete = {last: first for last, first in units.items() if not len(made_of[last])}
     lost = lost_messages(state.topic.path, spans_of, incomplete, ("uuid",)) if incomplete else {}
     return {
-        position: lost.get(position) or _whole(chunked, partition, made_of.get(position, ()))
+        position: lost.get(position) or _whole(chunked, partition, made_of.get(position, NO_PARTS))
         for position in positions.tolist()
     }
 
 
-def _whole(chunked: ChunkedMessages, partition: int, parts: Sequence[int]) -> Whole | MessagesLost | None:
+def _whole(chunked: ChunkedMessages, partition: int, parts: np.ndarray) -> Whole | MessagesLost | None:
     try:
         if not len(parts) or not chunked.are_there(parts):
             return None
@@ -68,10 +70,11 @@ def _whole(chunked: ChunkedMessages, partition: int, parts: Sequence[int]) -> Wh
 
 def expanded(messages: pa.Table, wholes: Sequence[Whole | None]) -> tuple[pa.Table, np.ndarray]:
     """*messages*, with all chunks for each last one, and the rows of each message."""
-    places = [number for number, whole in enumerate(wholes) if whole is not None]
     counts, tables, begin = np.ones(len(wholes), np.int64), [], 0
-    for number in places:
-        rows = wholes[number].rows().select(messages.column_names)
+    for number, whole in enumerate(wholes):
+        if whole is None:
+            continue
+        rows = whole.rows().select(messages.column_names)
         tables += [messages.slice(begin, number - begin), rows]
         counts[number], begin = rows.num_rows, number + 1
     return pa.concat_tables([*tables, messages.slice(begin)]), counts

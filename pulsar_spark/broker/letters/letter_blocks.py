@@ -27,16 +27,16 @@ class Letters(NamedTuple):
     wholes: Sequence[Whole | None]
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         return len(self.orders)
 
     def part(self, begin: int, end: int) -> "Letters":
         """The letters from *begin* up to *end*, exclusive."""
-        return Letters(*(column[begin:end] for column in self))
+        return Letters._make(column[begin:end] for column in self)
 
     def up_to(self, letters: int, size: int) -> int:
         """How many letters, at least one, reach *letters* or *size* bytes."""
-        return min(self.count, letters, int(np.searchsorted(np.cumsum(self.sizes), size)) + 1)
+        return min(self.number, letters, int(np.searchsorted(np.cumsum(self.sizes), size)) + 1)
 
     def partitions(self, router: RoundRobinRouter) -> list[int]:
         """The partition of each letter, by key or in turn."""

@@ -54,12 +54,11 @@ class Order(NamedTuple):
         self, error: Exception | None, first: int | None = None, last: int | None = None, index: int | None = None
     ) -> Left:
         """What is unwritten: all, entries *first*..*last*, or message *index* of *first*."""
-        one = index is not None and index >= 0
         return Left(
             self.fact,
             self.fact["first"] if first is None else first,
             self.fact["last"] if last is None else last,
-            list(ack_sets.of_indexes([index])) if one else self.fact["ack_set"],
+            self.fact["ack_set"] if index is None or index < 0 else list(ack_sets.of_indexes([index])),
             error,
         )
 
@@ -93,18 +92,19 @@ def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[
     policies: dict[tuple, tuple] = {}
     for fact in facts:
         try:
-            name, *rest = _parsed(fact, policies)
+            name, subscription, reconsume_later, batch_indexes = _parsed(fact, policies)
         except Exception as error:
             raise_of_root(error)
             left.append(_left(fact, error))
             continue
         if name not in found:
             found[name] = _resolved(layout, name)
-        if isinstance(found[name], Exception):
-            left.append(_left(fact, found[name]))
+        topic = found[name]
+        if isinstance(topic, Exception):
+            left.append(_left(fact, topic))
             failed.add(_partitioned(name))
         else:
-            orders.append((name, Order(fact, *found[name], *rest)))
+            orders.append((name, Order(fact, *topic, subscription, reconsume_later, batch_indexes)))
     beside = {name for name in found if failed and _partitioned(name) in failed}
     left += [order.left(None) for name, order in orders if name in beside]
     return [order for name, order in orders if name not in beside], left

@@ -25,16 +25,12 @@ class LetterRequests(Acknowledgements):
         self._letter_topics: set[str] = set()
 
     def reconsume_later(self, request: Request) -> None:
-        cursor, reconsume_later, position = (
-            self.cursor_of(request),
-            reconsume_later_of(request.properties),
-            request.last,
-        )
+        cursor, reconsume_later = self.cursor_of(request), reconsume_later_of(request.properties)
         if reconsume_later.is_cumulative:
             self.check_cumulative(cursor)
-        self.check_range(cursor, request.first, position)
-        if request.first != position:
-            raise InvalidMessage(f"positions {request.first} to {position}: put off one message at a time")
+        first, position = self.check_range(cursor, request.first, request.last)
+        if first != position:
+            raise InvalidMessage(f"positions {first} to {position}: put off one message at a time")
         if cursor.is_part(position):
             raise InvalidMessage(
                 f"position {position} is not the last chunk of a message: put a chunked message off "
@@ -44,26 +40,26 @@ class LetterRequests(Acknowledgements):
         kept = self.kept_ack_set(draft, position)
         if request.ack_set is not None and kept:
             self.check_ack_set(cursor, position, request.ack_set)
-        index = self._index_put_off(cursor, request, reconsume_later) if kept else None
+        index = self._index_put_off(cursor, position, request, reconsume_later) if kept else None
         if index is not None and ack_sets.has(kept, index):
             self._check_letter_topic(reconsume_later)
-            self.draft.facts.append(self._letter(draft, request, reconsume_later, index))
+            self.draft.facts.append(self._letter(draft, position, request, reconsume_later, index))
         acknowledge = self.cumulative_ack if reconsume_later.is_cumulative else self.ack
         acknowledge(request)
 
-    def _index_put_off(self, cursor: Cursor, request: Request, reconsume_later: ReconsumeLater) -> int:
+    def _index_put_off(self, cursor: Cursor, position: int, request: Request, reconsume_later: ReconsumeLater) -> int:
         """The batch index of the request, 0 outside a batch. :class:`InvalidMessage` if it has none, or does not
         acknowledge it."""
-        batch_size = self.bundle.batch_size(cursor, request.last)
+        batch_size = self.bundle.batch_size(cursor, position)
         index = 0 if batch_size == 1 else reconsume_later.batch_index
         if index is None or index >= batch_size:
             raise InvalidMessage(
-                f"position {request.last} holds a batch of {batch_size} messages without an index "
+                f"position {position} holds a batch of {batch_size} messages without an index "
                 f"{reconsume_later.batch_index}: give an index below {batch_size}"
             )
         if request.ack_set is not None and ack_sets.has(request.ack_set, index):
             raise InvalidMessage(
-                f"position {request.last}: the request puts message {index} of the batch off, but does not "
+                f"position {position}: the request puts message {index} of the batch off, but does not "
                 "acknowledge it: include it in the ack set"
             )
         return index
@@ -76,14 +72,16 @@ class LetterRequests(Acknowledgements):
             resolve_topic(self.bundle.layout, reconsume_later.letter_topic, create=True)
             self._letter_topics.add(reconsume_later.letter_topic)
 
-    def _letter(self, draft: CursorDraft, request: Request, reconsume_later: ReconsumeLater, index: int) -> dict:
-        cursor, position = draft.cursor, request.last
+    def _letter(
+        self, draft: CursorDraft, position: int, request: Request, reconsume_later: ReconsumeLater, index: int
+    ) -> dict:
+        cursor = draft.cursor
         range_, batch_size = cursor.find(cursor.place(position)), self.bundle.batch_size(cursor, position)
         return put_off_letter_row(
             cursor,
             request,
             reconsume_later,
-            redelivery_count=range_.redelivery_count if range_ else 0,
+            redelivery_count=(range_.redelivery_count or 0) if range_ else 0,
             batch_size=batch_size,
             ack_set=list(ack_sets.of_indexes([index])) if batch_size > 1 else None,
         )

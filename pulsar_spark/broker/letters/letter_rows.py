@@ -140,7 +140,7 @@ def _of_messages(
             left.append((len(properties), 1, order.left(error, position, position, index)))
             properties.append([])
     sizes = pc.fill_null(pc.binary_length(rows["payload"]), 0).to_numpy()
-    made_of = [wholes.get(position) for position, _ in places]
+    made_of = [whole if isinstance(whole := wholes.get(position), Whole) else None for position, _ in places]
     if any(made_of):
         sizes = np.maximum(sizes, pc.fill_null(rows["total_chunk_msg_size"], 0).to_numpy())
     yield from _beside(Letters(orders, positions[numbers], indexes[numbers], rows, sizes, properties, made_of), left)
@@ -156,7 +156,7 @@ def _message_id(message_id: MessageId, whole: Whole | MessagesLost | None) -> Me
 def _beside(letters: Letters, left: list[tuple[int, int, Left]]) -> Iterator[Letters | Left]:
     """*letters*, with items of *left* before, or instead of, some."""
     begin = 0
-    for at, instead_of, each in [*sorted(left, key=itemgetter(0, 1)), (letters.count, 0, None)]:
+    for at, instead_of, each in [*sorted(left, key=itemgetter(0, 1)), (letters.number, 0, None)]:
         if begin < at:
             yield letters.part(begin, at)
         if each is not None:

@@ -19,7 +19,7 @@ from pulsar_spark.broker.letters.letter_blocks import Letters, rows_of
 from pulsar_spark.broker.letters.letter_orders import Order, orders_of, raise_of_root
 from pulsar_spark.broker.letters.letter_rows import is_gone, letters_of
 from pulsar_spark.broker.letters.waiting_letters import Left
-from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.broker.requests.request import Request, new_request
 from pulsar_spark.protocol.topics.numbering import publish_id
 from pulsar_spark.protocol.topics.routing import RoundRobinRouter
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
@@ -38,7 +38,10 @@ def write_letters(
     """Write a round's letters, and waiting ones tried after it. Returns requests to create subscriptions on their
     topics. *is_again*: an interrupted call may have written some."""
     app_id, tried = f"letters/{bundle.layout.bundle}", bundle.waiting_letters.tried
-    orders, left, missing, topics = [], [], Counter(), {}
+    orders: list[Order] = []
+    left: list[Left] = []
+    missing: Counter[CursorKey] = Counter()
+    topics: dict[CursorKey, str] = {}
     for prefix, rows in ((app_id, [fact for fact in facts if fact["kind"] == "letter"]), (f"{app_id}/waiting", tried)):
         found, impossible = orders_of(bundle.layout, rows)
         left += impossible
@@ -71,18 +74,14 @@ def _subscriptions(bundle: Bundle, round_number: int, orders: list[Order]) -> li
         if order.initial_subscription
         for partition in order.partitions
     }
-    nothing = dict.fromkeys(Request._fields)
     return [
-        Request(
-            **nothing
-            | dict(
-                request_id=f"letters-{round_number}-{number}",
-                kind="create_subscription",
-                topic=str(topic.name),
-                partition=partition,
-                subscription=subscription,
-                properties={"initial_position": "Earliest"},
-            )
+        new_request(
+            f"letters-{round_number}-{number}",
+            "create_subscription",
+            topic=str(topic.name),
+            partition=partition,
+            subscription=subscription,
+            properties={"initial_position": "Earliest"},
         )
         for number, (topic, partition, subscription) in enumerate(wanted)
         if CursorKey(topic.topic_id, partition, subscription) not in bundle.cursors
@@ -159,15 +158,15 @@ class _Commits:
         return publish_id(self._now // 1000, zlib.crc32(f"{self._app_id}/{self._number}".encode()) << 32 | self._round)
 
     def _take(self, letters: Letters) -> None:
-        if written := min(self._written, letters.count):
+        if written := min(self._written, letters.number):
             self._written -= written
             letters.part(0, written).partitions(self._router)
-            letters = letters.part(written, letters.count)
-        while letters.count and self._is_open:
+            letters = letters.part(written, letters.number)
+        while letters.number and self._is_open:
             now = letters.up_to(LETTERS_A_COMMIT - self._count, BYTES_A_COMMIT - self._size)
             self._commit.append(letters.part(0, now))
             self._count, self._size = self._count + now, self._size + int(letters.sizes[:now].sum())
-            letters = letters.part(now, letters.count)
+            letters = letters.part(now, letters.number)
             if self._count == LETTERS_A_COMMIT or self._size >= BYTES_A_COMMIT:
                 self._append()
         self._leave(letters)
@@ -197,15 +196,16 @@ class _Commits:
     def _blame(self, commit: list[Letters], error: Exception) -> None:
         """Divide a failed commit into bad letters and waiting ones; without bad ones the table is the cause."""
         self._is_open = False
+        cause: Exception | None = error
         for letters in commit:
             begin = 0
             for number, reason in _unwritable(letters):
                 position, index = int(letters.positions[number]), int(letters.indexes[number])
                 self.left.append(letters.orders[number].left(reason, position, position, index))
                 self._leave(letters.part(begin, number))
-                begin, error = number + 1, None
-            self._leave(letters.part(begin, letters.count))
-        self.error = error
+                begin, cause = number + 1, None
+            self._leave(letters.part(begin, letters.number))
+        self.error = cause
 
     def _stop(self, left: Left) -> None:
         self.left.append(left)
@@ -222,12 +222,12 @@ class _Commits:
 def _unwritable(letters: Letters) -> Iterator[tuple[int, Exception]]:
     """Letters that no table takes, and why, found by halving."""
     try:
-        rows_of([letters], "", 0, [0] * letters.count)
+        rows_of([letters], "", 0, [0] * letters.number)
     except Exception as error:
         raise_of_root(error)
-        if letters.count == 1:
+        if letters.number == 1:
             yield 0, error
             return
-        middle = letters.count // 2
-        for begin, end in ((0, middle), (middle, letters.count)):
+        middle = letters.number // 2
+        for begin, end in ((0, middle), (middle, letters.number)):
             yield from ((begin + number, reason) for number, reason in _unwritable(letters.part(begin, end)))

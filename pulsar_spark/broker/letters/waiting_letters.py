@@ -80,8 +80,8 @@ class WaitingLetters:
         self._counted: set[CursorKey] = set()
         for key, row in (latest.waiting_letters if latest else {}).items():
             self.rows[key] = row | {name: row[name] and to_micros(row[name]) for name in _TIMES}
-        for key, row in (latest.letterless if latest else {}).items():
-            self.letterless[key], self._topics[key] = row["msg_out_counter"], row["topic"]
+        for cursor, row in (latest.letterless if latest else {}).items():
+            self.letterless[cursor], self._topics[cursor] = row["msg_out_counter"], row["topic"]
 
     @property
     def tried(self) -> list[dict]:

@@ -27,7 +27,7 @@ class Acknowledgements(RequestHandler):
 
     def ack(self, request: Request) -> str | None:
         cursor = self.cursor_of(request)
-        self.check_range(cursor, request.first, request.last)
+        first, last = self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
         if is_true(request.properties, CANCEL):
             return self._cancel(cursor, request)
@@ -36,23 +36,20 @@ class Acknowledgements(RequestHandler):
             consumer = self.consumer_of(request, cursor)
             if request.ack_set is not None:
                 raise InvalidMessage(
-                    f"ack set for what round {delivered} delivered of positions {request.first} to "
-                    f"{request.last}: an ack set is for one entry, without a delivery_round"
+                    f"ack set for what round {delivered} delivered of positions {first} to {last}: an ack set is for "
+                    "one entry, without a delivery_round"
                 )
-            draft.delivered_acks.append((request.first, request.last, consumer.consumer_id, delivered))
+            draft.delivered_acks.append((first, last, consumer.consumer_id, delivered))
             return None
         if request.ack_set is None:
-            draft.acks.add(request.first, request.last)
+            draft.acks.add(first, last)
             return None
-        if request.first != request.last:
-            raise InvalidMessage(
-                f"ack set for positions {request.first} to {request.last}: an ack set is for one entry"
-            )
-        if request.first <= cursor.passed_mark_delete or cursor.is_part(request.first):
+        if first != last:
+            raise InvalidMessage(f"ack set for positions {first} to {last}: an ack set is for one entry")
+        if first <= cursor.passed_mark_delete or cursor.is_part(first):
             return None
-        self.check_ack_set(cursor, request.first, request.ack_set)
-        kept = self.kept_ack_set(draft, request.first)
-        draft.ack_sets[request.first] = ack_sets.intersect(kept, request.ack_set)
+        self.check_ack_set(cursor, first, request.ack_set)
+        draft.ack_sets[first] = ack_sets.intersect(self.kept_ack_set(draft, first), request.ack_set)
         return None
 
     def _cancel(self, cursor: Cursor, request: Request) -> str:
@@ -78,7 +75,8 @@ class Acknowledgements(RequestHandler):
         named = None
         if POSITIONS in request.properties:
             named = set(named_positions(request.properties[POSITIONS]).tolist())
-        places = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
+        first, last = self.check_range(draft.cursor, request.first, request.last)
+        places = waiting(self.bundle, draft, first, last, self.draft.wall)
         if named is None:
             return places
         return [place for place in places if position_of(place) in named]
@@ -86,8 +84,7 @@ class Acknowledgements(RequestHandler):
     def cumulative_ack(self, request: Request) -> None:
         cursor = self.cursor_of(request)
         self.check_cumulative(cursor)
-        self.check_range(cursor, request.last, request.last)
-        last = request.last
+        last, _ = self.check_range(cursor, request.last, request.last)
         draft = self.draft.of(cursor)
         if request.ack_set is not None and last > cursor.passed_mark_delete and not cursor.is_part(last):
             left = ack_sets.intersect(ack_sets.full(self.bundle.batch_size(cursor, last)), request.ack_set)
@@ -117,15 +114,15 @@ class Acknowledgements(RequestHandler):
     def negative_ack(self, request: Request) -> None:
         cursor = self.cursor_of(request)
         consumer = self.consumer_of(request, cursor)
-        self.check_range(cursor, request.first, request.last)
+        first, last = self.check_range(cursor, request.first, request.last)
         delay_ms, is_unseen = max(request.delay_ms or 0, 0), is_true(request.properties, IS_UNSEEN)
         if is_unseen and delay_ms:
             raise InvalidConfiguration(
-                f"positions {request.first} to {request.last} are given back unseen, with delay_ms "
+                f"positions {first} to {last} are given back unseen, with delay_ms "
                 f"{delay_ms}: unseen messages have no delay; leave out one of the two"
             )
         self.draft.of(cursor).returns.append(
-            Return(request.first, request.last, consumer.consumer_id, self.draft.now + delay_ms * 1000, is_unseen)
+            Return(first, last, consumer.consumer_id, self.draft.now + delay_ms * 1000, is_unseen)
         )
 
     def note(self, taken: Request, alike: Iterable[Request]) -> Iterator[Request]:
@@ -133,6 +130,7 @@ class Acknowledgements(RequestHandler):
         those to execute one by one, because they say more or may be refused."""
         cursor = self.cursor_of(taken)
         draft, now, is_ack = self.draft.of(cursor), self.draft.now, taken.kind == "ack"
+        consumer_id = taken.consumer_id or ""
         end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)
         for request in alike:
             first, last, delay_ms = request.first, request.last, request.delay_ms or 0
@@ -145,7 +143,7 @@ class Acknowledgements(RequestHandler):
                 draft.acks.add(first, last)
             else:
                 due_time = now + max(delay_ms, 0) * 1000
-                draft.returns.append(Return(first, last, taken.consumer_id, due_time, is_unseen))
+                draft.returns.append(Return(first, last, consumer_id, due_time, is_unseen))
 
     def redeliver_all(self, request: Request) -> None:
         cursor = self.cursor_of(request)

@@ -31,9 +31,8 @@ class Moves(RequestHandler):
             instant = from_micros(1000 * number_of(request, "publish_time_ms", least=0, most=LATEST_MS))
             target = first_published_at(state.topic.path, state.ledgers(cursor.key.partition), instant)
         else:
-            wanted = request.properties.get("position", "")
-            target = {"earliest": 0, "latest": end}.get(wanted)
-            target = number_of(request, "position") if target is None else target
+            named = {"earliest": 0, "latest": end}.get(request.properties.get("position", ""))
+            target = number_of(request, "position") if named is None else named
         first = self.first_position(state, cursor.key.partition, reads_compacted=cursor.reads_compacted)
         target = seek_position(target, first=first, end=end)
         draft = self.draft.of(cursor)

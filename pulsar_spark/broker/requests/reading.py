@@ -31,9 +31,10 @@ def read_request_batch(path: AnyPath, *, after: int) -> RequestBatch:
 
 def read_set_aside(path: AnyPath, entry: SetAside) -> RequestBatch:
     """The requests of an entry set aside: one, or a whole commit."""
-    last = entry.requests_version if entry.last is None else entry.last
+    first = entry.requests_version or 0
+    last = first if entry.last is None else entry.last
     batch = RequestBatch([], last, [])
-    for version in range(entry.requests_version, last + 1):
+    for version in range(first, last + 1):
         batch = _with(batch, read_request_commit(path, version))
     return batch._replace(requests=[request for request in batch.requests if entry.first in (None, request.row)])
 
@@ -69,5 +70,5 @@ def _row_by_row(rows: pa.Table, version: int) -> tuple[list[Request], list[SetAs
     return found, unreadable
 
 
-def _unreadable(failure: Exception, version: int, **place: int | None) -> SetAside:
-    return SetAside(REQUEST, type(failure).__name__, str(failure), requests_version=version, **place)
+def _unreadable(failure: Exception, version: int, *, first: int | None = None, last: int | None = None) -> SetAside:
+    return SetAside(REQUEST, type(failure).__name__, str(failure), requests_version=version, first=first, last=last)

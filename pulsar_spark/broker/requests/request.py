@@ -1,7 +1,8 @@
 """A request as a row of the table ``requests`` says it."""
 
+from collections.abc import Iterable, Iterator
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -28,9 +29,18 @@ class Request(NamedTuple):
     requests_version: int | None = None
     row: int | None = None
 
-    @property
-    def place(self) -> tuple[int | None, int | None]:
-        return self.requests_version, self.row
+
+def new_request(request_id: str, kind: str, *, properties: dict[str, str], **columns: Any) -> Request:
+    """A request with these columns; all others are None."""
+    empty: dict[str, Any] = dict.fromkeys(Request._fields)
+    return Request(**empty | columns | {"request_id": request_id, "kind": kind, "properties": properties})
+
+
+def places_of(requests: Iterable[Request]) -> Iterator[tuple[int, int]]:
+    """Where those of *requests* lie that were read from a commit: version and row."""
+    for request in requests:
+        if request.requests_version is not None and request.row is not None:
+            yield request.requests_version, request.row
 
 
 _COLUMNS = Request._fields[:-2]

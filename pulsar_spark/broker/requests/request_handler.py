@@ -34,17 +34,23 @@ class RequestHandler:
         return state
 
     def key_of(self, request: Request) -> CursorKey | None:
-        if not request.topic or request.topic not in self.bundle.topics or request.subscription is None:
+        topic, partition, subscription = request.topic, request.partition, request.subscription
+        if not topic or topic not in self.bundle.topics or partition is None or subscription is None:
             return None
-        return CursorKey(self.bundle.topics[request.topic].topic.topic_id, request.partition, request.subscription)
+        return CursorKey(self.bundle.topics[topic].topic.topic_id, partition, subscription)
+
+    def found(self, request: Request) -> Cursor | None:
+        """The cursor of a request, if there is one."""
+        key = self.key_of(request)
+        return None if key is None else self.bundle.cursors.get(key)
 
     def cursor_of(self, request: Request) -> Cursor:
-        self.topic_of(request)
-        cursor = self.bundle.cursors.get(self.key_of(request))
+        state = self.topic_of(request)
+        cursor = self.found(request)
         if cursor is None:
-            there = self.topic_of(request).topic.topic_id, request.partition
+            there = state.topic.topic_id, request.partition
             known = {key.subscription for key in self.bundle.cursors if key[:2] == there}
-            raise no_subscription(request.topic, str(request.subscription), known)
+            raise no_subscription(str(state.topic.name), str(request.subscription), known)
         self._check_served(self.bundle.set_aside.cursor(cursor), request)
         return cursor
 
@@ -62,7 +68,7 @@ class RequestHandler:
 
     def consumer_of(self, request: Request, cursor: Cursor | None = None) -> Consumer:
         """The consumer of a request; *cursor* is its cursor, if known."""
-        consumer = (cursor or self.cursor_of(request)).consumers.get(request.consumer_id)
+        consumer = (cursor or self.cursor_of(request)).consumers.get(request.consumer_id or "")
         if consumer is None:
             raise ConsumerNotFound(
                 f"consumer {request.consumer_id!r} is not connected to subscription {request.subscription!r}: "
@@ -72,17 +78,19 @@ class RequestHandler:
 
     def asker_of(self, request: Request) -> str | None:
         """The name of the request's consumer, else its id."""
-        cursor = self.bundle.cursors.get(self.key_of(request))
-        consumer = cursor.consumers.get(request.consumer_id) if cursor else None
+        cursor = self.found(request)
+        consumer = cursor.consumers.get(request.consumer_id or "") if cursor else None
         return consumer.name if consumer else request.properties.get("consumer_name") or request.consumer_id
 
-    def check_range(self, cursor: Cursor, first: int | None, last: int | None) -> None:
+    def check_range(self, cursor: Cursor, first: int | None, last: int | None) -> tuple[int, int]:
+        """*first* and *last*, which are positions of entries."""
         end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)
         if first is None or last is None or not 0 <= first <= last < end:
             raise InvalidMessage(
                 f"positions {first} to {last}: {cursor.topic!r} partition {cursor.key.partition} has entries 0 to "
                 f"{end - 1}"
             )
+        return first, last
 
     def check_ack_set(self, cursor: Cursor, position: int, ack_set: list[int]) -> None:
         """Refuse an ack set longer than the entry's batch."""
@@ -106,13 +114,14 @@ class RequestHandler:
     def new_cursor(
         self, state: TopicState, request: Request, initial_position: str, *, reads_compacted: bool = False
     ) -> Cursor:
+        key = CursorKey(state.topic.topic_id, request.partition or 0, request.subscription or "")
         first = initial_read_position(
             initial_position,
-            first=self.first_position(state, request.partition, reads_compacted=reads_compacted),
-            end=state.end_position(request.partition),
+            first=self.first_position(state, key.partition, reads_compacted=reads_compacted),
+            end=state.end_position(key.partition),
         )
-        check_subscription(request.subscription)
-        cursor = Cursor(self.key_of(request), request.topic, first - 1, first)
+        check_subscription(key.subscription)
+        cursor = Cursor(key, str(state.topic.name), first - 1, first)
         cursor.last_active, cursor.reads_compacted = self.draft.now, reads_compacted
         self.bundle.attach_chunks(cursor)
         self.bundle.cursors[cursor.key] = cursor

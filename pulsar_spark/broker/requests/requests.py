@@ -121,10 +121,11 @@ class Intake(RequestHandler):
         """Execute requests in order. The first of many similar ones is checked for all, as they change nothing that is
         checked."""
         for (kind, *_), alike in groupby(requests, _ALIKE):
-            first, *others = alike
+            first, *rest = alike
+            others: Iterable[Request] = rest
             is_taken = self.take(first)
-            if is_taken and kind in NOTED and len(others) >= MANY and not self._broken:
-                others = self.entries.note(admitted(first, now=self.draft.wall), others)
+            if is_taken and kind in NOTED and len(rest) >= MANY and not self._broken:
+                others = self.entries.note(admitted(first, now=self.draft.wall), rest)
             for request in others:
                 self.take(request)
 
@@ -179,7 +180,7 @@ class Intake(RequestHandler):
 
     def _needs_index(self, request: Request) -> bool:
         """Is it about a due lane, and no plain acknowledgement?"""
-        cursor = self.bundle.cursors.get(self.key_of(request))
+        cursor = self.found(request)
         if cursor is None or cursor.due is None or cursor.due.promotion.is_ready:
             return False
         is_special = request.ack_set is not None or not request.properties.keys().isdisjoint((CANCEL, DELIVERY_ROUND))
@@ -192,7 +193,7 @@ class Intake(RequestHandler):
 
     def _policy(self, request: Request) -> None:
         """Set a policy, or without a value remove it."""
-        name, value = request.properties.get("name"), request.properties.get("value")
+        name, value = request.properties.get("name", ""), request.properties.get("value")
         check_policy(name, value)
         owner = request.topic or request.properties.get("namespace")
         if not owner:

@@ -41,14 +41,16 @@ def set_aside(bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside])
         )
 
 
-def is_entry(request: Request, entries: dict[str, SetAside]) -> bool:
+def is_entry(request: Request, entries: Mapping[str, SetAside]) -> bool:
     return bool(entries) and of_request(request).set_aside(UnknownError(), 0).id in entries
 
 
 class SetAsideRequests(RequestHandler):
     """*broken* are entries that failed in this round; *take* executes a request."""
 
-    def __init__(self, bundle: Bundle, draft: RoundDraft, broken: dict[str, SetAside], take: Callable[[Request], None]):
+    def __init__(
+        self, bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside], take: Callable[[Request], bool]
+    ):
         super().__init__(bundle, draft)
         self._broken, self._take = broken, take
 
@@ -81,7 +83,7 @@ class SetAsideRequests(RequestHandler):
     def _entries(self, request: Request) -> list[SetAside]:
         if is_true(request.properties, "all"):
             return list(self.bundle.set_aside.values())
-        wanted = request.properties.get("id")
+        wanted = request.properties.get("id", "")
         if wanted not in self.bundle.set_aside:
             raise InvalidConfiguration(f"nothing is set aside as {shown(wanted)}: see 'pulsar-spark set-aside list'")
         return [self.bundle.set_aside[wanted]]

@@ -50,6 +50,7 @@ def _run_broker(archive: str) -> None:
             broker.wait()
     gateway = SparkContext._gateway
     spark.stop()
+    assert gateway is not None, "a session has a JVM"
     gateway.proc.stdin.close()
     gateway.proc.wait(_JVM_SECONDS)
 

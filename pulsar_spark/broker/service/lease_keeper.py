@@ -110,7 +110,7 @@ class LeaseKeeper:
             backoff.end()
             if not is_ours:
                 self._fail(BrokerFenced(f"another broker holds the lease of {str(self._root)!r}"))
-            elif self._lease.is_wanted:
+            elif self._lease.is_wanted and self._hand_over is not None:
                 self._hand_over()
 
 

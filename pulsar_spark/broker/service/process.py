@@ -99,18 +99,20 @@ def _serve_until_signalled(make: Callable[[], Broker | Shared]) -> None:
 
 def _serve(broker: Broker | Shared) -> bool:
     """Serve until the end; returns whether the bundle is split."""
-    is_up, is_alone = broker.start(), isinstance(broker, Broker)
-    if is_up and is_alone and len(bundles_of(broker.layout).folders) > 1:
+    is_up = broker.start()
+    if is_up and isinstance(broker, Broker) and len(bundles_of(broker.layout).folders) > 1:
         broker.close()
         return True
     if is_up:
         broker.wait()
-    return is_alone and broker.is_handed_over
+    return isinstance(broker, Broker) and broker.is_handed_over
 
 
 def _leave_streams_to_us(spark: SparkSession) -> None:
     """Silence Spark's logs about ended queries and failed plans, which the broker logs itself."""
-    log4j = spark.sparkContext._jvm.org.apache.logging.log4j
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None, "a session has a JVM"
+    log4j = jvm.org.apache.logging.log4j
     for name in ("sql.execution.streaming", "executor.Executor", "scheduler.TaskSetManager"):
         log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
 

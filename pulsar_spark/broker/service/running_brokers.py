@@ -48,7 +48,7 @@ class RunningBrokers:
         for path in (self._folder / name for name in names if name.endswith(".json")):
             file = self._files[path] = known.get(path) or _file_at(path)
             holder = file.read()
-            if file.is_alive(holder):
+            if holder is not None and file.is_alive(holder):
                 found.add(holder.broker_id)
             elif holder is not None and holder.broker_id != self._broker_id:
                 _remove(path)

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
@@ -98,7 +98,8 @@ class RoundReader(SimpleDataSourceStreamReader):
     """Asks the feed at *path*, in a Python process of Spark."""
 
     def __init__(self, path: str):
-        self._path, self._lines = path, None
+        self._path = path
+        self._lines: TextIO | None = None
 
     def initialOffset(self) -> dict:
         return {}

@@ -12,7 +12,8 @@ class Background:
     """A thread that runs from :meth:`start` on, and must watch :attr:`stopping`."""
 
     def __init__(self, name: str):
-        self._name, self._thread = name, None
+        self._name = name
+        self._thread: threading.Thread | None = None
         self.stopping = threading.Event()
 
     def start(self, run: Callable[[], None]) -> None:
@@ -23,13 +24,9 @@ class Background:
     def close(self, cancel: Callable[[], None] = lambda: None) -> None:
         """Stop, and wait for the thread; *cancel* is called until it ends."""
         self.stopping.set()
-        while self.is_alive:
+        while self._thread is not None and self._thread.is_alive():
             cancel()
             self._thread.join(JOIN_SECONDS)
-
-    @property
-    def is_alive(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
 
 
 class Rotation:
@@ -43,11 +40,10 @@ class Rotation:
 
         >>> rotation = Rotation(2)
         >>> rotation.some("abc"), rotation.some("abc"), rotation.some("abcd")
-        ('ab', 'ca', 'bc')
+        (['a', 'b'], ['c', 'a'], ['b', 'c'])
         """
         if self._most is None or len(things) <= self._most:
             return things
         begin = self._next % len(things)
         self._next = (begin + self._most) % len(things)
-        chosen = things[begin : begin + self._most]
-        return chosen + things[: self._most - len(chosen)]
+        return [*things[begin:], *things[:begin]][: self._most]

@@ -104,9 +104,11 @@ def _delete_idle(bundle: Bundle, draft: RoundDraft, state: TopicState, minutes: 
     for cursor in bundle.cursors_of(state.topic.topic_id):
         subscriptions[cursor.key.subscription].append(cursor)
     for cursors in subscriptions.values():
-        if has_expired(
-            (Activity(bool(cursor.consumers), cursor.last_active) for cursor in cursors), minutes, draft.now
-        ):
+        activities = (
+            Activity(bool(cursor.consumers), draft.now if cursor.last_active is None else cursor.last_active)
+            for cursor in cursors
+        )
+        if has_expired(activities, minutes, draft.now):
             for cursor in cursors:
                 members.delete(cursor)
 
@@ -216,7 +218,7 @@ def runs_after(ledgers: PartitionLedgers, position: int) -> list[Stored]:
     runs = (
         list(ledgers.overlapping(position + 1, ledgers.end_position - 1)) if position + 1 < ledgers.end_position else []
     )
-    messages = Counter()
+    messages: Counter[tuple[int, str]] = Counter()
     for run in runs:
         messages[run.ledger_id, run.path] += run.entries * run.batch_size
     return [

@@ -38,7 +38,7 @@ class SideJobs:
             yield self.spark
         finally:
             for name in _OF_A_GROUP:  # the caller's thread may run other jobs later
-                context.setLocalProperty(name, None)
+                context.setLocalProperty(name, None)  # type: ignore[arg-type]  # removes it
 
     def cancel(self) -> None:
         """Cancel the running job, if any; it raises an error."""
