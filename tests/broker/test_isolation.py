@@ -21,6 +21,7 @@ from pulsar_spark.broker.upkeep import maintenance
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.broker.hostile import HEALTHY, ILL, SICK, WELL, HostileRoot, request
+from tests.support.crashes import Crash, crash_at
 from tests.support.plain_planner import PlainPlanner
 
 ILL_ID, SICK_ID = f"subscription-{SICK}/-1/ill", f"topic-{SICK}"
@@ -83,8 +84,8 @@ def test_a_request_that_fails_is_set_aside_and_answered_and_the_others_are_done(
     hostile.holds()
 
 
-def test_a_request_that_spoils_the_rows_of_its_round_is_found_among_many(hostile, monkeypatch):
-    """Nothing fails before all rows come together, so no unit is named: rounds over fewer requests find it."""
+def spoil_rounds(monkeypatch) -> None:
+    """Nothing fails before all rows of a round come together, so no unit is named."""
     rows_of_round = commit.rows_of_round
 
     def spoiled(number, facts, pages):
@@ -93,12 +94,32 @@ def test_a_request_that_spoils_the_rows_of_its_round_is_found_among_many(hostile
         return rows_of_round(number, facts, pages)
 
     monkeypatch.setattr(commit, "rows_of_round", spoiled)
+
+
+def test_a_request_that_spoils_the_rows_of_its_round_is_found_among_many(hostile, monkeypatch):
+    spoil_rounds(monkeypatch)
     version = hostile.write(
         *(ILL.subscribe(f"c{number}", client="spoiled" if number == 11 else "fine") for number in range(20))
     )
     hostile.serve()
     assert list(hostile.aside) == [f"request-{version}-11"]
     assert len(hostile.engine.state(SICK, -1, "ill")["consumers"]) == 20, "one there was, and nineteen"
+    hostile.holds()
+
+
+def test_a_crash_while_such_a_request_is_searched_loses_no_request_and_repeats_none(hostile, monkeypatch):
+    spoil_rounds(monkeypatch)
+    flows = [ILL.flow("c", 1) for _ in range(8)]
+    hostile.write(*flows, ILL.subscribe("spoiled", client="spoiled"), *flows)
+    with crash_at(hostile.engine, "cursor_ledger", "after"), pytest.raises(Crash):
+        hostile.serve()
+    hostile.restart()
+    assert hostile.rounds.has_waiting_requests, "the second half"
+    hostile.serve()
+    (permits,) = (
+        cursor.consumers["c"].permits for key, cursor in hostile.rounds.bundle.cursors.items() if key[2] == "ill"
+    )
+    assert permits == 1000 - 6 + 16 and len(hostile.aside) == 1
     hostile.holds()
 
 

@@ -32,6 +32,14 @@ MUTANTS = (
         "tests/broker/test_takeovers.py::test_what_a_round_did_that_was_not_heard_of_is_not_done_again",
     ),
     Mutant(
+        "later-requests-lost",
+        "after a round failed, the requests that wait for a later round are lost",
+        "broker/round/pipeline.py",
+        "[*intake.put_off, *inputs.later]",
+        "intake.put_off",
+        "tests/broker/test_isolation.py::test_a_request_that_spoils_the_rows_of_its_round_is_found_among_many",
+    ),
+    Mutant(
         "lease-not-granted",
         "the lease of a client that was connected before a restart never ends",
         "broker/round/rounds.py",
