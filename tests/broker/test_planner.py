@@ -1,11 +1,11 @@
-"""Work planned in two halves, side by side, is planned as at once; work that only acknowledges by the shorter plan."""
+"""Large work is planned by compiled plans, work that only acknowledges by the shorter one."""
 
 import threading
 
 import pytest
 
 from pulsar_spark.broker.planning import planner as planner_module
-from pulsar_spark.broker.planning.planner import CALM_SECONDS, Calm, Planner, _middle
+from pulsar_spark.broker.planning.planner import CALM_SECONDS, Calm, Planner
 from pulsar_spark.broker.planning.work import Rows, Work
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
@@ -24,26 +24,15 @@ def work_of(*ranges: int) -> Work:
     return Work(rows.table(), list(ranges), list(ranges))
 
 
-@pytest.mark.parametrize(
-    "ranges, middle", [((5, 5), 1), ((50, 1, 1), 1), ((1, 1, 50), 2), ((5, 5, 5, 5), 2), ((1, 50), 1)]
-)
-def test_halves_are_of_like_size_and_none_is_empty(ranges, middle):
-    assert _middle(work_of(*ranges)) == middle
-
-
-def test_halves_side_by_side_are_planned_as_at_once(spark, monkeypatch):
+def test_compiled_plans_say_what_the_twin_says(spark, monkeypatch):
     monkeypatch.setattr(planner_module, "COMPILED_FROM", 1)
-    monkeypatch.setattr(planner_module, "HALVED_FROM", 1)
     monkeypatch.setattr(planner_module, "RUN_IN", 1)
     planner = planner_of(spark)
     eventually(lambda: planner.compile() or planner._is_compiled.is_set(), 120)  # it may be under way already
-    halved, run_halves = [], planner._run_halves
-    monkeypatch.setattr(planner, "_run_halves", lambda *asked: halved.append(asked) or run_halves(*asked))
     for ranges in ((3, 40, 7, 12, 1), (4, 4), (30, 2)):
         work = work_of(*ranges)
         for found, expected in zip(planner.run(work), PlainPlanner().run(work), strict=True):
             assert (by_position(found.ranges), found[1:]) == (by_position(expected.ranges), expected[1:])
-    assert len(halved) == 3
 
 
 def test_compiled_plans_are_run_in_on_rows_of_a_round_as_large_as_theirs(spark, monkeypatch, tmp_path):

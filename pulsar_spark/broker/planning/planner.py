@@ -4,8 +4,8 @@ A **prepared plan** is built once and reads a file that each round replaces. Spa
 length, which stay (see storage.store.padded), so a round costs no planning. This needs one partition, without exchange
 and broadcast, which would keep their first result.
 
-Small rounds are interpreted. From :data:`COMPILED_FROM` rows on, plans compiled in the background are used, and from
-:data:`HALVED_FROM` on two, for half of the cursors each. Each way has a session, from which Spark takes the choice.
+Small rounds are interpreted. From :data:`COMPILED_FROM` rows on, plans compiled in the background are used. Each way
+has a session, from which Spark takes the choice.
 """
 
 import logging
@@ -14,7 +14,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import pairwise, repeat
@@ -51,9 +50,6 @@ RUN_IN, PAUSE_SECONDS = 240, 0.02
 COMPILED_FROM = 500
 """Rows from which a compiled plan is quicker than an interpreted one."""
 
-HALVED_FROM = 100_000
-"""Rows from which two plans side by side are quicker than one."""
-
 AT_START = (plan_round, plan_whole_acknowledgements)
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 _COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
@@ -67,7 +63,6 @@ class Planner:
         self.folder = folder
         self._interpreted = _Mode(spark, folder / "interpreted", _INTERPRETED)
         self._compiled = _Mode(spark, folder / "compiled", _COMPILED)
-        self._beside = _Mode(spark, folder / "beside", _COMPILED)
         self._is_compiled, self._is_compiling = threading.Event(), threading.Lock()
         self._is_ending, self._is_urgent = threading.Event(), threading.Event()
         self._calm = Calm()
@@ -84,17 +79,7 @@ class Planner:
                 mode = self._compiled
             else:
                 self.compile_soon()
-        if mode is self._compiled and work.rows.num_rows >= HALVED_FROM and len(work.cursors) > 1:
-            return self._run_halves(work, plan)
         return outcomes(mode.run(work.rows, plan), len(work.cursors))
-
-    def _run_halves(self, work: Work, plan: Plan) -> list[Outcome]:
-        cut = _middle(work)
-        halves = [work.only(range(cut)), work.only(range(cut, len(work.cursors)))]
-        with ThreadPoolExecutor(len(halves)) as threads:
-            modes = (self._compiled, self._beside)
-            found = list(threads.map(lambda mode, half: mode.run(half.rows, plan), modes, halves))
-        return [outcome for half, result in zip(halves, found) for outcome in outcomes(result, len(half.cursors))]
 
     def warm_up(self) -> None:
         """Build and run the small plans that a start needs."""
@@ -228,12 +213,6 @@ def _acknowledged_one_by_one() -> pa.Table:
     rows.extend("ack", 0, [range_[:2] for range_ in pending[::2]])
     rows.add("consumer", 0, first=0, last=0, consumer_id="c", lap=0, **nothing)
     return rows.table()
-
-
-def _middle(work: Work) -> int:
-    """The cursor at which the second half of the rows begins; neither half is empty."""
-    rows = np.cumsum(np.bincount(work.rows["cursor"].to_numpy(), minlength=len(work.cursors)))
-    return min(int(np.searchsorted(rows, rows[-1] / 2)) + 1, len(work.cursors) - 1)
 
 
 @uncollected()
