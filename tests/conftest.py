@@ -41,8 +41,6 @@ from tests.support.unity_catalog import unity_catalog
 
 os.environ.setdefault(ENVIRONMENT, "none")
 """No test but those of durability cuts the power."""
-os.environ.setdefault("PULSAR_SPARK_COMPILE_AFTER_SECONDS", "600")
-"""Brokers of tests live for seconds, and two cores have better to do; a large round has plans compiled all the same."""
 
 START = datetime(2024, 5, 17, 12, tzinfo=timezone.utc)
 
@@ -128,8 +126,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    from pulsar_spark.broker.planning import planner  # here, so that tests without Spark do not import it
-    from pulsar_spark.storage.session import spark_session
+    from pulsar_spark.storage.session import spark_session  # here, so that tests without Spark do not import it
 
     session = spark_session(
         "pulsar_spark tests",
@@ -141,9 +138,7 @@ def spark(tmp_path_factory):
             "spark.driver.memory": "2g",  # a thousand tests leave plans and code behind
         },
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planner, "RUN_IN", 1)  # what is run in is no other, only quicker
-        yield session
+    yield session
     session.stop()
 
 

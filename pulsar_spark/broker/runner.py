@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pulsar_spark.broker.bundle.clock import steady_micros
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.delays.delay_index import DelayIndex
-from pulsar_spark.broker.planning.planner import Planner, compile_after_seconds
+from pulsar_spark.broker.planning.planner import Planner
 from pulsar_spark.broker.requests.drafts import RoundResult
 from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.broker.service.backoff import Backoff, Waits
@@ -190,7 +190,6 @@ class Broker(Described):
                 remove_stale_folders(self.layout, self.broker_id)
                 if self._patiently(self._take_over) and self._patiently(self._stream.start):
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
-                    self._planner.compile_soon(compile_after_seconds())
                     if self._keeps_house:
                         self._side_work.keep_house(self.rounds.note_housekeeping)
                     self._side_work.compact()

@@ -32,11 +32,8 @@ class PlainPlans(PlainPlanner):
     def warm_up(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def compile_soon(self, after_seconds: float = 0.0) -> None:
-        """There is nothing to compile."""
-
     def end(self) -> None:
-        """Nor to wait for."""
+        """There is nothing to wait for."""
 
 
 class PlainStream:

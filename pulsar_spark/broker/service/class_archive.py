@@ -46,7 +46,7 @@ def _run_broker(archive: str) -> None:
     with tempfile.TemporaryDirectory(prefix="pulsar_spark_classes_") as root:
         create_topic(Layout(root), "t")
         with Broker(spark, root, available_now=True) as broker:
-            broker._planner.compile(with_run_in=False)
+            broker._planner.compile()
             broker.wait()
     gateway = SparkContext._gateway
     spark.stop()
