@@ -11,6 +11,7 @@ import logging
 import os
 import re
 from functools import lru_cache
+from pathlib import Path
 
 from pulsar_spark.errors import InvalidTopicName, InvalidUrl
 from pulsar_spark.protocol.topics.topic_name import DEFAULT_NAMESPACE, TopicName
@@ -143,15 +144,16 @@ class Layout:
         """Path of ``schemas`` or ``reprocessing``, in the first bundle's folder for all."""
         return self.root / BUNDLES / DEFAULT_BUNDLE / table
 
-    def local_folder(self) -> AnyPath:
+    def local_folder(self) -> Path:
         """Where a broker keeps what no successor needs: its bundle's folder, or a folder of this machine for an object
         store."""
-        if self.store.is_local:
-            return self.bundle_folder()
-        digest = hashlib.sha256(str(self.bundle_folder()).encode()).hexdigest()[:16]
+        folder = self.bundle_folder()
+        if isinstance(folder, Path):
+            return folder
+        digest = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
         return own_folder(f"pulsar_spark-{os.getuid()}-{digest}")
 
-    def checkpoint(self) -> AnyPath:
+    def checkpoint(self) -> Path:
         return self.local_folder() / "checkpoint"
 
     def namespaces(self) -> list[tuple[str, str]]:

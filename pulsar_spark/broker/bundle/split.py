@@ -17,6 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.load_bundle import load_bundle, served_by
@@ -141,8 +142,9 @@ def _clone(layout: Layout, other: Layout) -> None:
             with lock_where_there_is_one(path):
                 layout.store.clone_folder(path, other.broker_table(spec.name))
     layout.store.make_folder(announcements_folder(other))
-    if is_durable(other.broker_table(REQUESTS.name)):
-        sync_tree(other.bundle_folder())
+    folder = other.bundle_folder()
+    if isinstance(folder, Path) and is_durable(other.broker_table(REQUESTS.name)):
+        sync_tree(folder)
 
 
 def _pass_over(bundle: Bundle) -> list[Request]:

@@ -8,12 +8,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 
 from pulsar_spark.broker.service.backoff import Backoff, Waits
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import LEASE_SECONDS, BundleLease
-from pulsar_spark.storage.store.store import AnyPath
 
 STALE_SECONDS = 600.0
 """Inputs and checkpoints unchanged for this long are old. Only the holder of the lease deletes those of others, so no
@@ -129,7 +129,7 @@ def remove_stale_folders(layout: Layout, broker_id: str) -> None:
                 shutil.rmtree(found, ignore_errors=True)
 
 
-def _changed(folder: AnyPath) -> float:
+def _changed(folder: Path) -> float:
     """When anything in the folder last changed; now, while it is deleted."""
     try:
         return max(path.lstat().st_mtime for path in (folder, *folder.rglob("*")))
