@@ -7,8 +7,8 @@ import pulsar_spark
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, OF_ONE_ROUND
 
 PACKAGE = Path(pulsar_spark.__file__).parent
-HOME = PACKAGE / "broker" / "round" / "facts.py"
-RANGES = PACKAGE / "broker" / "round" / "round_rows.py"
+HOME = PACKAGE / "broker" / "committing" / "facts.py"
+RANGES = PACKAGE / "broker" / "committing" / "round_rows.py"
 KINDS = {*KEYS, *OF_ONE_ROUND}
 OTHER_TABLES = {
     "storage/cursor_ledger/reprocessing.py": "rows of reprocessing",
