@@ -127,7 +127,7 @@ def test_a_crash_before_the_letters_and_an_optimize_after_it_lose_no_letter(engi
         raise KeyboardInterrupt
 
     with monkeypatch.context() as dying:
-        dying.setattr("pulsar_spark.broker.round.rounds.write_projections", die)
+        dying.setattr("pulsar_spark.broker.round.pipeline.write_projections", die)
         with pytest.raises(KeyboardInterrupt):
             engine.round([ON.negative_ack("A", 0)], 3)
     rewrite_all(engine)
