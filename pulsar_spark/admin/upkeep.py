@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import require_root
 from pulsar_spark.protocol.topics.topic_name import parse_namespace
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
 from pulsar_spark.storage.delta.scan import read_rows
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.store import AnyPath
@@ -92,7 +93,7 @@ def vacuum(
 
 def checkpoint(layout: Layout, topic: str | None = None, namespace: str | None = None) -> list[dict]:
     """Write checkpoints of the selected tables, so that they open quickly."""
-    return [{"table": name, "version": upkeep.checkpoint(path)} for name, path in _tables(layout, topic, namespace)]
+    return [{"table": name, "version": make_checkpoint(path)} for name, path in _tables(layout, topic, namespace)]
 
 
 def housekeeping(layout: Layout) -> list[dict]:

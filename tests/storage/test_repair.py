@@ -166,9 +166,9 @@ def test_a_data_file_is_found_by_the_path_that_its_log_escapes(tmp_path):
 def test_a_lost_data_file_and_a_broken_checkpoint_are_found(engine, admin):
     path = tables(engine)[TOPIC]
     file = json.loads(commit_file(path, 2).read_text().splitlines()[1])["add"]["path"]
-    from pulsar_spark.storage.upkeep.upkeep import checkpoint
+    from pulsar_spark.storage.delta.checkpoints import make_checkpoint
 
-    version = checkpoint(path)
+    version = make_checkpoint(path)
     broken = path / "_delta_log" / f"{version:020d}.checkpoint.parquet"
     broken.write_bytes(b"")
     [finding] = admin.doctor()

@@ -18,6 +18,7 @@ from pulsar_spark.protocol.redelivery.letters import dead_letter_topic
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round, version_of_round
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.cursor_ledger.requests import read_requests
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
 from pulsar_spark.storage.delta.data_files import place_files
 from pulsar_spark.storage.delta.definitions import create_table
 from pulsar_spark.storage.delta.log import TableLog
@@ -28,7 +29,7 @@ from pulsar_spark.storage.ledgers.publish_times import first_published_at, last_
 from pulsar_spark.storage.ledgers.publishes import number_commit
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.storage.upkeep import upkeep
-from pulsar_spark.storage.upkeep.upkeep import broker_tables, checkpoint, optimize, remove_unseen, unseen_files, vacuum
+from pulsar_spark.storage.upkeep.upkeep import broker_tables, optimize, remove_unseen, unseen_files, vacuum
 from pulsar_spark.table_specs import REQUESTS
 from tests.storage.test_trimming import at
 from tests.support.requests import On
@@ -42,7 +43,7 @@ def rewrite(path) -> None:
     """The worst upkeep can do: every file replaced and the old ones gone at once."""
     optimize(path)
     DeltaTable(str(path)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    checkpoint(path)
+    make_checkpoint(path)
 
 
 def rewrite_all(engine: SparkEngine) -> None:
@@ -233,7 +234,7 @@ def test_an_optimize_leaves_one_file_and_a_dry_run_all(engine):
     assert optimize(path, dry_run=True).files_removed == 4
     assert len(DeltaTable(str(path)).file_uris()) == 4
     assert optimize(path) == (4, 1)
-    assert checkpoint(path) == 5
+    assert make_checkpoint(path) == 5
     assert load_bundle(engine.layout).topic(TOPIC).topic.topic_id == engine.topic_ids[TOPIC]
 
 

@@ -94,8 +94,7 @@ def reading(table: StrPath) -> Iterator[None]:
 
 
 def _fault_of_files(table: AnyPath, error: Exception) -> str | None:
-    named_files = pa.table(open_table(table).get_add_actions(flatten=True)).select(["path", "size_bytes"])
-    sizes = dict(zip(map(unquote, named_files["path"].to_pylist()), named_files["size_bytes"].to_pylist()))
+    sizes = sizes_of(open_table(table))
     found = store_of(table).sizes(table, sizes)
     for name, size in sizes.items():
         if name not in found:
@@ -123,6 +122,12 @@ def open_as_far_as_it_goes(path: StrPath) -> DeltaTable:
             if not is_readable:
                 return open_table(path, version - 1)
         raise
+
+
+def sizes_of(opened: DeltaTable) -> dict[str, int]:
+    """The bytes of each of an open table's data files, by path."""
+    files = pa.table(opened.get_add_actions()).select(["path", "size_bytes"])
+    return dict(zip(map(unquote, files["path"].to_pylist()), files["size_bytes"].to_pylist()))
 
 
 def metadata_of(opened: DeltaTable) -> dict:

@@ -15,7 +15,7 @@ from pulsar_spark.storage.delay_index.delay_segments import Places
 from pulsar_spark.storage.delay_index.delay_table import DelayTable
 from pulsar_spark.storage.delta.definitions import OLDER_LAYOUT_REMEDY, read_definition
 from pulsar_spark.storage.delta.log import TableLog, read_actions
-from pulsar_spark.storage.delta.scan import open_as_far_as_it_goes, open_table
+from pulsar_spark.storage.delta.scan import open_as_far_as_it_goes, open_table, sizes_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledger_index import STRETCH
 from pulsar_spark.storage.ledgers.needed_runs import last_runs
@@ -131,9 +131,7 @@ def named_files(path: AnyPath, without: Collection[int] = ()) -> dict[str, int]:
     log, files, opened = TableLog(path), {}, -1
     with contextlib.suppress(CorruptState, DeltaError):  # if not even the first commit can be read
         table = open_as_far_as_it_goes(path)
-        opened = table.version()
-        found = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"])
-        files = dict(zip(map(unquote, found["path"].to_pylist()), found["size_bytes"].to_pylist()))
+        opened, files = table.version(), sizes_of(table)
     for version in sorted(log.versions()):
         if version > opened and version not in without:
             for action in read_actions(log.file(version)):

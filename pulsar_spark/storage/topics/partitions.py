@@ -96,8 +96,7 @@ class PartitionWatch:
             definition = read_definition(self._topic.path)
         except FileNotFoundError:
             return None
-        self._life = life
-        now = definition.properties.get("partitions") or 0
+        self._life, now = life, definition.properties.get("partitions") or 0
         if definition.table_id != self._topic.topic_id or now <= self._topic.partitions:
             return None
         self._topic = self._topic._replace(partitions=now)

@@ -9,15 +9,11 @@ import contextlib
 import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
-from urllib.parse import unquote
-
-import pyarrow as pa
 
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
-from pulsar_spark.storage.delta.checkpoints import make_checkpoint
 from pulsar_spark.storage.delta.log import TableLog, read_actions
-from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.delta.scan import open_table, sizes_of
 from pulsar_spark.storage.delta.staged_files import staged_folders
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.store import AnyPath, store_of
@@ -89,7 +85,7 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
     entered it."""
     hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
     old = _old_files(table, before)
-    if not old.difference(map(unquote, pa.table(opened.get_add_actions())["path"].to_pylist())):
+    if not old.difference(sizes_of(opened)):
         return []
 
     def found(hours: int, *, is_full: bool) -> list[str]:
@@ -109,7 +105,7 @@ def remove_left(path: AnyPath, versions: range) -> int:
     if not left:
         return 0
     left &= _old_files(path, float("inf"))
-    left -= set(map(unquote, pa.table(open_table(path).get_add_actions())["path"].to_pylist())) if left else set()
+    left = left.difference(sizes_of(open_table(path))) if left else left
     left -= _taken_out(log, (each for each in log.versions() if each >= versions.stop)) if left else set()
     store_of(path).remove(path / name for name in left)
     return len(left)
@@ -137,11 +133,6 @@ def remove_stale(table: AnyPath, before: float, *, dry_run: bool = False) -> lis
         for folder in stale:
             store_of(table).remove_folder(folder)
     return [str(folder) for folder in stale]
-
-
-def checkpoint(table: AnyPath) -> int:
-    """Write a checkpoint of the log; returns its version."""
-    return make_checkpoint(table)
 
 
 def _waiting_requests(layout: Layout, table: AnyPath) -> frozenset[str]:
