@@ -179,7 +179,6 @@ class Layout:
 
 
 def _named_folders(folder: AnyPath) -> list[str]:
-    """Decoded names of the folders in *folder*."""
     found = []
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for name in store_of(folder).folders(folder):

@@ -219,7 +219,6 @@ def _adapted(active: SparkSession, settings: dict[str, str], for_rounds: bool) -
 
 
 def _find_java() -> None:
-    """Point JAVA_HOME at a supported Java, if necessary."""
     home = os.environ.get("JAVA_HOME")
     if _java_version(Path(home) / "bin" / "java" if home else Path("java")) in JAVA_VERSIONS:
         return

@@ -242,7 +242,7 @@ def test_the_broker_s_tables_say_how_long_their_files_stay_and_topics_do_not(eng
     engine.round([ON.flow("A", 1)], 13_000)
     number = engine.rounds.bundle.round
     latest = [TableLog(path).latest() for path in own]
-    assert not any(retention.tell_promise(path, 3600) for path in own), "it is said already"
+    assert not any(retention.write_promise(path, 3600) for path in own), "it is said already"
     assert [TableLog(path).latest() for path in own] == latest
     keep(engine, time_travel_seconds=7200)
     assert {promised(path) for path in own} == {"interval 7200 seconds"}
@@ -270,7 +270,7 @@ def test_a_promise_is_made_while_others_append(tmp_path, monkeypatch, appends, i
         return metadata_of(opened)
 
     monkeypatch.setattr(retention, "metadata_of", append_before)
-    assert retention.tell_promise(tmp_path / "t", 3600) is is_made
+    assert retention.write_promise(tmp_path / "t", 3600) is is_made
     rows = dataset_of(tmp_path / "t").count_rows()
     assert other.append(row) == rows + 1 + is_made and dataset_of(tmp_path / "t").count_rows() == rows + 1
     assert promised(tmp_path / "t") == ("interval 3600 seconds" if is_made else None)
@@ -364,7 +364,7 @@ def test_files_go_with_the_commits_that_took_them_out(tmp_path, is_back):
     assert joined(tmp_path / "t", opened, [files_of(opened)]) == [4]
     if is_back:
         DeltaTable(str(tmp_path / "t")).restore(4)
-    retention.tell_promise(tmp_path / "t", 3600)
+    retention.write_promise(tmp_path / "t", 3600)
     for file in (tmp_path / "t/_delta_log").glob("*.json"):
         then = str(int((time.time() - 2 * 3600) * 1000))
         file.write_text(re.sub(r'"deletionTimestamp": ?\d+', f'"deletionTimestamp":{then}', file.read_text()))

@@ -96,7 +96,6 @@ def start_checkpoint(table: AnyPath) -> None:
 
 
 def _try(table: AnyPath) -> None:
-    """Make one checkpoint at a time; log a failure."""
     with _checkpointing:
         try:
             if TableLog(table).exists():

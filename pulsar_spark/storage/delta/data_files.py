@@ -120,7 +120,6 @@ def remove_files(table: AnyPath, adds: Iterable[dict]) -> None:
 
 
 def _sync_folders_of(table: AnyPath, adds: list[dict]) -> None:
-    """Sync the files' folders if the root demands it."""
     if is_durable(table):
         folders = {(table / add["path"]).parent for add in adds}
         for folder in [*(folders - {table}), table]:

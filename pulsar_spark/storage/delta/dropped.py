@@ -65,7 +65,6 @@ def _first(table: ObjectPath) -> ObjectPath:
 
 
 def _lock_of(table: ObjectPath) -> ObjectPath:
-    """The lock beside the table."""
     return table.parent / beside(table, LOCK).name
 
 

@@ -88,7 +88,6 @@ class SureAppend:
         return found
 
     def _find(self, named: str) -> int | None:
-        """The commit with this smallest identity, or None."""
         check_there(self.path)
         for commit in self._log.commits(after=self._known):
             if any(file.min_values.get(self._identity) == named for file in commit.added):

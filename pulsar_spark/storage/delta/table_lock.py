@@ -68,7 +68,6 @@ def _is_taken_now(lock: int) -> bool:
 
 @contextlib.contextmanager
 def _locked(table: StrPath, kind: int) -> Iterator[None]:
-    """Hold the lock beside the table, alone or shared."""
     with _opened(table, LOCK) as lock:
         fcntl.flock(lock, kind)
         yield

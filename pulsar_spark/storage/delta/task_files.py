@@ -33,7 +33,6 @@ def write_task_files(rows: DataFrame, folder: AnyPath, partition_by: Sequence[st
 
 
 def _write_into(folder: str, partition_by: Sequence[str], how: ByTasks) -> Callable:
-    """The function that tasks run; it returns file names."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files: dict[str, _File] = {}

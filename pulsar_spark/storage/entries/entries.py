@@ -211,7 +211,6 @@ def _stated_values(
 
 
 def _repeated(schema: pa.Schema, runs: Sequence[Run], values: Sequence[Values]) -> pa.Table:
-    """The entries of *runs*, each with constant *values*."""
     entries = np.array([run.entries for run in runs])
     firsts = np.array([run.first_position for run in runs])
     of_run = pa.array(np.repeat(np.arange(len(runs)), entries))
@@ -221,7 +220,6 @@ def _repeated(schema: pa.Schema, runs: Sequence[Run], values: Sequence[Values]) 
 
 
 def _from_files(table: StrPath, runs: Sequence[Run], columns: Sequence[str], as_published: bool) -> Iterator[pa.Table]:
-    """The entries of each of *runs*, read from files."""
 
     def read(run: Run) -> pa.Table:
         return _entries_of(table, run, columns, as_published).cast(_slice_schema(columns))

@@ -256,13 +256,11 @@ class LedgerIndex:
             self._version = table.version()
 
     def _take_in(self, rows: pa.Table) -> None:
-        """Add new rows of known topics."""
         for topic_id in pc.unique(rows.column("topic_id")).to_pylist():
             if topic_id in self._topics:
                 self._append(topic_id, self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id)))
 
     def _append(self, topic_id: str, partitions: dict[int, PartitionLedgers], rows: pa.Table) -> None:
-        """Add a topic's rows: runs, and notes (see storage.ledgers)."""
         for _, partition, runs in by_partition(rows):
             known = partitions.setdefault(partition, PartitionLedgers())
             known.extend(runs)

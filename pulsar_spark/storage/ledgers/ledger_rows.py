@@ -30,6 +30,5 @@ def note_rows(topic: str, topic_id: str, commit: Commit, foreign: list[AddedFile
 
 
 def _partition_of(file: AddedFile) -> int:
-    """A foreign file's partition, by the commit."""
     value = file.partition_values.get("partition") or ""
     return int(value) if value.isdecimal() and len(value) < 9 else -1

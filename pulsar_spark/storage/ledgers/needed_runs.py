@@ -119,7 +119,6 @@ def runs_with_chunks(layout: Layout, topic_id: str, partition: int) -> list[Run]
 
 
 def _runs_with(layout: Layout, wanted: list[Term]) -> list[Run]:
-    """The wanted runs of one topic partition, each once."""
     rows = stored_rows(open_table(layout.broker_table(LEDGERS.name)), LEDGERS.schema.names, wanted)
     return list({run.first_position: run for _, _, run in runs_of(rows)}.values())
 
@@ -158,7 +157,6 @@ def _begins(opened: DeltaTable, topic_id: str, count: int) -> dict[int, int]:
 
 
 def _runs_of_topic(opened: DeltaTable, topic_id: str, columns: Iterable[str]) -> Iterator[tuple[int, pa.Table]]:
-    """*columns* of a topic's runs, by partition, in parts."""
     wanted = [term("topic_id", "==", topic_id), term("first_position", ">", NO_POSITION)]
     for some in _steps(opened, ["partition", *columns], wanted, ROWS_A_STEP):
         yield from groups(some, "partition")

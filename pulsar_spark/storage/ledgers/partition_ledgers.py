@@ -96,7 +96,6 @@ class PartitionLedgers:
         return Run._make(column[at] for column in self._columns)
 
     def _at(self, index: int) -> int:
-        """The place in memory of a run's index."""
         if index < self._past.runs:
             self.recall()
         return index - self._past.runs

@@ -79,7 +79,6 @@ def _lacking(table: AnyPath, topic_id: str, latest: LatestRows, known: Numbered)
 
 
 def _numbered(table: AnyPath, begins: int, until: int, seen: set[str]) -> Numbered:
-    """Runs of commits *begins* to *until*, numbered from 0."""
     ends, found = dict[int, int](), Numbered()
     partitions = read_definition(table).properties.get("partitions")
     for commit in TableLog(table).commits(begins - 1, until):
@@ -90,7 +89,6 @@ def _numbered(table: AnyPath, begins: int, until: int, seen: set[str]) -> Number
 
 
 def _gaps(topic: TopicName, numbered: Numbered) -> Iterator[str]:
-    """Reports of a topic's unknown positions."""
     ends = Counter[int]()
     for partition, run in sorted(numbered, key=lambda each: (each[0], each[1].first_position)):
         if run.first_position > ends[partition]:

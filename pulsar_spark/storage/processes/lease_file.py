@@ -106,7 +106,6 @@ class LeaseFile(Generic[Fields]):
             return None, False
 
     def _fields(self, found: dict[str, Any]) -> Fields:
-        """The kind's fields; others are ignored."""
         given: dict[str, Any] = {}
         for name, of_type in self._kind.__annotations__.items():
             if name in self._optional:

@@ -70,14 +70,12 @@ def _mend_commits(topic: Topic, numbered: int, dry_run: bool) -> list[Mended]:
 
 
 def _may_be_publish(kept: list[dict], text: bytes) -> bool:
-    """Could the rest of a commit be our publish?"""
     return b'"remove"' not in text and all(
         action.keys() <= {"txn", "add"} or action.get("commitInfo", {}).get("engineInfo") == ENGINE for action in kept
     )
 
 
 def _readable(topic: Topic, version: int, text: bytes) -> tuple[list[dict], int]:
-    """The plausible actions of a commit, and the number of others."""
     actions = [_believable(topic, version, line) for line in text.split(b"\n") if line.strip()]
     kept = [action for action in actions if action is not None]
     return kept, len(actions) - len(kept)
@@ -95,7 +93,6 @@ def _believable(topic: Topic, version: int, line: bytes) -> dict | None:
 
 
 def _with_true_statistics(topic: Topic, action: dict) -> dict:
-    """An ``add`` with its file's own statistics."""
     path = action["add"]["path"]
     return {"add": file_add(topic.path, unquote(path)) | {"path": path}}
 
@@ -109,7 +106,6 @@ def _text_of(kept: list[dict]) -> str:
 
 
 def _remove_foreign(topic: Topic, foreign: tuple[ForeignFile, ...], dry_run: bool) -> list[Mended]:
-    """Remove the table's files of foreign rows."""
     if not foreign:
         return []
     table = open_as_far_as_it_goes(topic.path)

@@ -104,7 +104,6 @@ class TableRepair:
         return self._replace(version, chosen, "", False, dry_run)
 
     def _take(self, version: int) -> tuple[Group | None, str]:
-        """Claim a broken commit's files; else None and the reason."""
         chosen, why = self._choose(version, self._unnamed, len(self._broken))
         self._unnamed = [group for group in self._unnamed if group is not chosen]
         return chosen, why
@@ -244,7 +243,6 @@ class TableRepair:
 
 
 def _number_again(layout: Layout) -> list[Repaired]:
-    """Append the rows that ``ledgers`` lacks."""
     rows, lost = missing_numbers(layout)
     done = [Repaired(LEDGERS.name, None, False, text) for text in lost]
     if rows:

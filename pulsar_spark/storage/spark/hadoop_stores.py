@@ -77,7 +77,6 @@ def _azure(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _google(environment: Mapping[str, str]) -> dict[str, str]:
-    """The named key file, or Google's default credentials."""
     file = environment.get("GOOGLE_SERVICE_ACCOUNT") or environment.get("GOOGLE_SERVICE_ACCOUNT_PATH")
     if file:
         return {"fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE", "fs.gs.auth.service.account.json.keyfile": file}

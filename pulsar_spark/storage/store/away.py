@@ -55,7 +55,6 @@ def check_there(place: StrPath) -> None:
 
 
 def _root_of(place: StrPath) -> str | None:
-    """The open root that *place* is or lies in."""
     path = path_of(place)
     if not _seen or not store_of(path).is_local:
         return None

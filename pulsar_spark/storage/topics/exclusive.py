@@ -74,7 +74,6 @@ class ExclusiveClaim:
         return True
 
     def _logged_epoch(self) -> int:
-        """The latest claim's epoch in the log; 0 without one."""
         return open_table(self._table).transaction_version(_APPLICATION) or 0
 
     def renew(self) -> None:

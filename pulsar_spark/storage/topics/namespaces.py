@@ -23,7 +23,6 @@ def check_namespace(layout: Layout, namespace: str) -> tuple[str, str]:
 
 
 def _has_policy(layout: Layout, namespace: str) -> bool:
-    """Has it a policy?"""
     return any(
         owner == namespace for bundle in layouts_of(layout) for owner, _ in read_latest(bundle, "policy").policies
     )

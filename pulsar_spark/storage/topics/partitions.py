@@ -63,7 +63,6 @@ def _is_raised(topic: Topic, partitions: int) -> bool:
 
 
 def _text(path: AnyPath, partitions: int) -> str:
-    """The first commit, with that number of partitions."""
     actions = TableLog(path).first_actions()
     if actions is None:
         raise TopicNotFound(

@@ -236,7 +236,6 @@ def _find_topic(layout: Layout, name: TopicName) -> Topic | None:
 
 
 def _what_to_do(layout: Layout, name: TopicName) -> str:
-    """Advice for a missing topic or root."""
     if is_root(layout):
         return f"create it, or publish to it first{topic_hint(layout, name)}"
     return f"{str(layout.root)!r} is not a root of pulsar_spark; give another root, or start a broker there"

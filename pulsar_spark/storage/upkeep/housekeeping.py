@@ -25,7 +25,7 @@ from pulsar_spark.storage.store.faults import is_fault_of_disk
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.upkeep.joining import DataFile, can_be_joined, files_of, groups_of, join, remove_of
 from pulsar_spark.storage.upkeep.kept_rounds import NOBODY, first_kept_round, mark_deletes
-from pulsar_spark.storage.upkeep.retention import LEAST_SECONDS, looked_back, promised_seconds, tell_promise
+from pulsar_spark.storage.upkeep.retention import LEAST_SECONDS, looked_back, promised_seconds, write_promise
 from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.storage.upkeep.upkeep import FILES_A_STEP, appended, remove_left, remove_stale, remove_unseen
 from pulsar_spark.table_specs import CURSOR_LEDGER, DELAY_INDEX, LEDGERS, REQUESTS
@@ -76,7 +76,6 @@ def needs_of_topic(table: AnyPath, topic_id: str, latest: LatestRows) -> Needs:
 
 
 def _needs_after(log: TableLog, read_until: int) -> Needs:
-    """The need for everything appended after version *read_until*."""
     added = appended(log, range(read_until + 1, log.latest() + 1))
     waiting = min((int(add["modificationTime"]) for add in added), default=NOBODY)
     return Needs(read_until, waiting, frozenset(add["path"] for add in added))
@@ -115,7 +114,7 @@ def keep_house(
     try:
         yield from _make_small(table, opened, needed, 1000 * (now() - history_seconds))
         if promises:
-            tell_promise(table, time_travel_seconds if versions is None else min(time_travel_seconds, LEAST_SECONDS))
+            write_promise(table, time_travel_seconds if versions is None else min(time_travel_seconds, LEAST_SECONDS))
     except OSError as fault:
         if not is_fault_of_disk(fault):
             raise

@@ -191,7 +191,6 @@ class _Damaged(Exception):
 
 
 def _schema(table: DeltaTable) -> pa.Schema:
-    """The files' schema, without partition columns."""
     partitioned = table.metadata().partition_columns
     fields = pa.schema(table.schema().to_arrow())
     return pa.schema([field.with_nullable(True) for field in fields if field.name not in partitioned])
@@ -203,7 +202,6 @@ def _folder(file: DataFile) -> str:
 
 
 def _rows(path: AnyPath, group: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The group's rows, a row group at a time."""
     for file in group:
         rows = 0
         try:

@@ -1,7 +1,7 @@
 """How long a table's properties promise to keep removed files, and which left lately.
 
 The table's state forgets files after ``delta.deletedFileRetentionDuration``; for a longer promise the commits are read.
-The broker's tables promise minutes (:func:`tell_promise`) or a number of versions (:func:`looked_back`): after Delta's
+The broker's tables promise minutes (:func:`write_promise`) or a number of versions (:func:`looked_back`): after Delta's
 week their checkpoints would be too long. Source: the Delta protocol, "Remove File and Add Deletion Vector", "Metadata
 Cleanup".
 """
@@ -29,7 +29,7 @@ LEAST_SECONDS = 5 * 60
 """How long files and versions stay at least: longer than a reader needs from open to read, and a usual lease."""
 _TRIES = 10
 _OWN_PROMISE = re.compile(r"interval \d+ seconds")
-"""How :func:`tell_promise` writes it; other programs write it in another way."""
+"""How :func:`write_promise` writes it; other programs write it in another way."""
 _PART = re.compile(rf"(\d+)\s+({'|'.join(_SECONDS)})s?(?:\s+|$)")
 
 
@@ -70,12 +70,12 @@ def left_since(path: AnyPath, table: DeltaTable, before: float, promised_from: f
     return left
 
 
-def tell_promise(path: AnyPath, seconds: int) -> bool:
+def write_promise(path: AnyPath, seconds: int) -> bool:
     """Promise to keep files for *seconds*, by a commit that changes no data; False if that is said already or all
     versions are taken."""
     opened = open_table(path)
     for _ in range(_TRIES):
-        if not _is_untold(opened, seconds):
+        if not _may_promise(opened, seconds):
             return False
         metadata = metadata_of(opened)
         metadata["configuration"] |= {FILES_PROPERTY: f"interval {seconds} seconds"}
@@ -89,7 +89,7 @@ def tell_promise(path: AnyPath, seconds: int) -> bool:
     return False
 
 
-def _is_untold(table: DeltaTable, seconds: int) -> bool:
+def _may_promise(table: DeltaTable, seconds: int) -> bool:
     interval = table.metadata().configuration.get(FILES_PROPERTY)
     return interval is None or (
         _OWN_PROMISE.fullmatch(interval) is not None and interval != f"interval {seconds} seconds"

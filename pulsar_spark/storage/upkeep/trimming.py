@@ -156,7 +156,6 @@ def _needed_from(
 
 
 def _retention(topic: Topic, latest: LatestRows) -> Retention | None:
-    """The topic's retention; None if none is set."""
     found = [set_policy_text(latest.policies, str(topic.name), name) for name in RETENTION]
     if found == [None, None]:
         return None

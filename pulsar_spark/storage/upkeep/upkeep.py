@@ -121,7 +121,6 @@ def _taken_out(log: TableLog, versions: Iterable[int]) -> set[str]:
 
 
 def _old_files(table: AnyPath, before: float) -> set[str]:
-    """Data files in the table's folder written before an instant."""
     found = store_of(table).below(table, without="_")
     return {name for name, seen in found.items() if name.endswith(".parquet") and seen.st_mtime < before}
 
