@@ -40,7 +40,7 @@ LARGE = {
     "frames/publishing/producer.py::publish": 116,
     "link/channel.py::Channel": 27,
     "storage/ledgers/partition_ledgers.py::PartitionLedgers": 24,
-    "storage/store/object_path.py::ObjectPath": 27,
+    "storage/store/object_path.py::ObjectPath": 25,
 }
 """Classes with more methods, and functions with more lines. Take a name off this list once it is small; add none."""
 

@@ -96,16 +96,6 @@ class ObjectPath:
     def absolute(self) -> ObjectPath:
         return self
 
-    def relative_to(self, other: ObjectPath) -> str:
-        """Its name relative to *other*."""
-        if not self.key.startswith(f"{other.key}/"):
-            raise ValueError(f"{str(self)!r} does not lie in {str(other)!r}")
-        return self.key[len(other.key) + 1 :]
-
-    def is_relative_to(self, other: object) -> bool:
-        """Is it *other*, or below it?"""
-        return isinstance(other, ObjectPath) and f"{self}/".startswith(f"{other}/")
-
     # Existence
 
     def exists(self) -> bool:
