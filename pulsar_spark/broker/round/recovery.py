@@ -1,9 +1,9 @@
 """Runs a failed round again without its cause.
 
-The bundle is read again. A named unit is set aside (see isolation). If a failure names none, half of the requests wait
-for a later round, then half of these, until a round succeeds or the next request alone makes it fail. If the round
-fails without requests, it is tried again after growing pauses. Errors of the machine are raised after the reload; a
-fence, or a corrupt table of its own, stops the broker.
+The bundle is read again. A named unit is set aside (see isolation). If a failure names none, a round keeps all requests
+for later rounds. If even that fails, it is tried again after growing pauses. If not, the first half of the requests is
+executed, or half of that, until a round succeeds or the next request alone makes it fail. Errors of the machine are
+raised after the reload; a fence, or a corrupt table of its own, stops the broker.
 """
 
 import logging
@@ -91,12 +91,11 @@ class Recovery:
         for entry in unreadable:
             self._set_aside(entry, broken)
         most: int | None = None  # all at once, until that fails
-        cause: Exception = Broken([])
+        failing, is_sound, cause = 0, False, Exception()
         while True:
             self._leases, before = dict(rounds.bundle.leases), rounds.bundle.round
             waiting = [*rounds.bundle.waiting_requests, *requests]
-            if most is None:
-                most = len(waiting)
+            most = len(waiting) if most is None else most
             try:
                 result = rounds.attempt(waiting[:most], waiting[most:], requests_version, broken)
             except ON_PURPOSE:
@@ -111,16 +110,18 @@ class Recovery:
                 elif isinstance(failure, PlannerFailed) or not most:
                     raise
                 else:
-                    most, cause = most // 2, failure
+                    failing, cause = most, failure
+                    most = failing // 2 if is_sound else 0
                 if rounds.bundle.round > before:
                     return RoundResult(True)
-                continue
-            if most == len(waiting):
-                self._failures = 0
-                return result
-            if not most:  # the next one alone makes a round fail
+            else:
+                if most == len(waiting):
+                    self._failures = 0
+                    return result
+                most, is_sound, requests = None if most else failing // 2, True, []
+            if is_sound and most == 0:  # the next request alone makes a round fail
                 self._set_aside(of_request(waiting[0]).set_aside(cause, rounds.bundle.now.wall), broken, cause)
-            most, requests = None, []
+                most = None
 
     def _set_aside_units(self, failure: Broken, broken: dict[str, SetAside]) -> None:
         """Add what *failure* names to *broken*; raises it if all of that is there already."""
