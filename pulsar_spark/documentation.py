@@ -91,6 +91,12 @@ def decisions() -> str:
     return _as_markdown(_docstring("broker").partition("\n\n")[2].strip())
 
 
+def writes() -> str:
+    """The writes of a round, and what a crash between them leaves, from the docstring of ``broker.round.pipeline``."""
+    lines = _docstring("broker/round/pipeline").splitlines()
+    return _as_markdown("\n".join(line for line in lines if line.startswith("|")))
+
+
 def states() -> str:
     """The states of an entry."""
     return table(["state", "meaning"], ((f"`{name}`", meaning) for name, meaning in STATES.items()))
@@ -119,6 +125,7 @@ def views() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "layers": layers,
     "decisions": decisions,
+    "writes": writes,
     "states": states,
     "transitions": transitions,
     "tables": tables,

@@ -1,12 +1,16 @@
 """A round: its steps in order, and what a crash between its writes leaves.
 
-| write, in order | a crash just before it leaves | a crash just after it leaves |
-|---|---|---|
-| requests to the brokers of other bundles | the round not begun | requests that are sent again; twice is harmless |
-| rows of ``ledgers`` | the same | positions that no round has used; the next start finds the same ones |
-| one commit of ``cursor_ledger`` | the same | the whole round |
-| letters, as Delta transactions with the round's number | the round; the next start writes them | the same; a \
-letter is not written twice |
+| write, in order | a crash just before it leaves | a crash just after it leaves | who repairs it |
+|---|---|---|---|
+| requests for other bundles, to their brokers | nothing: all requests stay unread | the same requests twice | nobody: \
+twice is harmless |
+| rows of ``ledgers``, if something was published | nothing: all requests stay unread | positions that no round has \
+used yet; the same entries would get the same positions again | the next broker uses them |
+| one commit of ``cursor_ledger``, refused if another broker committed before | nothing: all requests stay unread | \
+the whole round | no repair needed |
+| letters: for each letter topic one or more commits, each with the round's number as Delta transaction | the round, \
+without its letters | letters, but no round that records them yet | the same or the next broker tries again; a letter \
+that exists is not written twice |
 
 The delay index learns of new entries after the second write and of entries no longer needed after the third. It commits
 in the background and reads again what a crash lost. The query's streaming checkpoint is never read.
@@ -95,7 +99,7 @@ def run_round(
     outcomes = plan_isolated(plan, work) if work else []
     # 6. Take the outcomes into memory.
     rows = absorb(bundle, draft, work, outcomes, limit)
-    # 7. Write, in this order; see above for crashes.
+    # 7. Write, in the order of the table above. A round without effect ends here.
     ask_others(bundle.layout, sent_on)
     consumed = max(bundle.requests_version, inputs.requests_version)
     if not is_worth_a_commit(bundle, draft, rows, consumed):
