@@ -132,163 +132,139 @@ VIEWS = (
     ),
 )
 
-HASH_OWNERS = TableSpec(
+PLACE = (
+    ("topic", pa.string(), "full name of the topic, without a partition"),
+    ("partition", pa.int32(), "partition, -1 where the topic has none"),
+)
+"""The columns that begin most tables of topic partitions."""
+
+
+def view_table(name: str, row: str, *columns: tuple[str, pa.DataType, str]) -> TableSpec:
+    """The spec of a view that Python makes, from the name, type and meaning of each column."""
+    return TableSpec(name, row, tuple(Column(*column) for column in columns))
+
+
+HASH_OWNERS = view_table(
     "hash_ranges",
     "a range of sticky-key hashes on a KeyShared subscription and the consumer that owns it, if any",
-    tuple(
-        Column(*c)
-        for c in (
-            ("topic", pa.string(), "full name of the topic, without a partition"),
-            ("partition", pa.int32(), "partition, -1 where the topic has none"),
-            ("subscription", pa.string(), "name of the subscription"),
-            ("consumer_name", pa.string(), "name of the owner; null = no owner, so that the keys in the range wait"),
-            ("consumer_id", pa.string(), "its id; null likewise"),
-            ("range_start", pa.int64(), "first place of the range"),
-            (
-                "range_end",
-                pa.int64(),
-                "last place of it, inclusive; a hash lies at the place sticky_key_hash % axis_size + axis_start",
-            ),
-            ("axis_size", pa.int64(), "number of places: 65536 or 65535 slots, or all hashes of 31 bits"),
-            ("axis_start", pa.int64(), "the first place: 0, or 1 on the ring of 4.0"),
-            (
-                "sharers",
-                pa.int32(),
-                "consumers that share the range: more than 1 only for those of one name on a ring. Each owns "
-                "the hashes with sticky_key_hash % sharers = share",
-            ),
-            ("share", pa.int32(), "number of this consumer among the sharers, from 0"),
-        )
+    *PLACE,
+    ("subscription", pa.string(), "name of the subscription"),
+    ("consumer_name", pa.string(), "name of the owner; null = no owner, so that the keys in the range wait"),
+    ("consumer_id", pa.string(), "its id; null likewise"),
+    ("range_start", pa.int64(), "first place of the range"),
+    (
+        "range_end",
+        pa.int64(),
+        "last place of it, inclusive; a hash lies at the place sticky_key_hash % axis_size + axis_start",
     ),
+    ("axis_size", pa.int64(), "number of places: 65536 or 65535 slots, or all hashes of 31 bits"),
+    ("axis_start", pa.int64(), "the first place: 0, or 1 on the ring of 4.0"),
+    (
+        "sharers",
+        pa.int32(),
+        "consumers that share the range: more than 1 only for those of one name on a ring. Each owns "
+        "the hashes with sticky_key_hash % sharers = share",
+    ),
+    ("share", pa.int32(), "number of this consumer among the sharers, from 0"),
 )
 
-DRAINING_HASHES = TableSpec(
+DRAINING_HASHES = view_table(
     "draining_hashes",
     "a sticky-key hash of a KeyShared subscription that waits for entries which a consumer holds",
-    tuple(
-        Column(*c)
-        for c in (
-            ("topic", pa.string(), "full name of the topic, without a partition"),
-            ("partition", pa.int32(), "partition, -1 where the topic has none"),
-            ("subscription", pa.string(), "name of the subscription"),
-            ("sticky_key_hash", pa.int32(), "the hash, as messages have it"),
-            ("owner_name", pa.string(), "the consumer that gets its next entries; null = no owner"),
-            ("owner_id", pa.string(), "its id; null likewise"),
-            ("consumer_name", pa.string(), "the consumer that must acknowledge or give back entries first"),
-            ("consumer_id", pa.string(), "its id"),
-            (
-                "is_draining",
-                pa.bool_(),
-                "the consumer is not the owner: the hash drains; false = the owner gave an "
-                "entry back, which comes first",
-            ),
-            ("first", pa.int64(), "lowest position among these entries"),
-            ("entries", pa.int64(), "how many they are"),
-            ("messages", pa.int64(), "unacknowledged messages in these entries"),
-            ("due_time", TIME, "when the first of them comes back, by the broker's clock; null = it does not"),
-        )
+    *PLACE,
+    ("subscription", pa.string(), "name of the subscription"),
+    ("sticky_key_hash", pa.int32(), "the hash, as messages have it"),
+    ("owner_name", pa.string(), "the consumer that gets its next entries; null = no owner"),
+    ("owner_id", pa.string(), "its id; null likewise"),
+    ("consumer_name", pa.string(), "the consumer that must acknowledge or give back entries first"),
+    ("consumer_id", pa.string(), "its id"),
+    (
+        "is_draining",
+        pa.bool_(),
+        "the consumer is not the owner: the hash drains; false = the owner gave an entry back, which comes first",
     ),
+    ("first", pa.int64(), "lowest position among these entries"),
+    ("entries", pa.int64(), "how many they are"),
+    ("messages", pa.int64(), "unacknowledged messages in these entries"),
+    ("due_time", TIME, "when the first of them comes back, by the broker's clock; null = it does not"),
 )
 
-SCHEDULED = TableSpec(
+SCHEDULED = view_table(
     "scheduled",
     "an entry that waits for its deliver time",
-    tuple(
-        Column(*c)
-        for c in (
-            ("topic", pa.string(), "full name of the topic, without a partition"),
-            ("partition", pa.int32(), "partition, -1 where the topic has none"),
-            ("position", pa.int64(), "its position"),
-            ("ledger_id", pa.int64(), "ledger of its message id"),
-            ("entry_id", pa.int64(), "entry of its message id, as its messages have it"),
-            ("publish_id", pa.string(), "publish id of its messages; with entry id and partition it identifies them"),
-            ("due_time", TIME, "when it is delivered"),
-            (
-                "subscriptions",
-                pa.list_(pa.string()),
-                "names of the subscriptions for which it waits; a subscription that moved it to "
-                "another time has its own row",
-            ),
-        )
+    *PLACE,
+    ("position", pa.int64(), "its position"),
+    ("ledger_id", pa.int64(), "ledger of its message id"),
+    ("entry_id", pa.int64(), "entry of its message id, as its messages have it"),
+    ("publish_id", pa.string(), "publish id of its messages; with entry id and partition it identifies them"),
+    ("due_time", TIME, "when it is delivered"),
+    (
+        "subscriptions",
+        pa.list_(pa.string()),
+        "names of the subscriptions for which it waits; a subscription that moved it to another time has its own row",
     ),
 )
 
-CHUNKS = TableSpec(
+CHUNKS = view_table(
     "chunks",
     "an incomplete chunked message, or chunks whose message had not begun",
-    tuple(
-        Column(*c)
-        for c in (
-            ("topic", pa.string(), "full name of the topic, without a partition"),
-            ("partition", pa.int32(), "partition, -1 where the topic has none"),
-            ("producer_name", pa.string(), "name of the producer"),
-            ("uuid", pa.string(), "connects the chunks of one message, with the producer's name"),
-            ("num_chunks_from_msg", pa.int32(), "number of chunks, according to the first existing one"),
-            ("total_chunk_msg_size", pa.int64(), "bytes of the whole message, according to the same chunk"),
-            ("chunks", pa.int64(), "number of existing chunks"),
-            (
-                "missing",
-                pa.list_(pa.struct({"first": pa.int32(), "last": pa.int32()})),
-                "missing chunk ids as ranges, both ends inclusive",
-            ),
-            ("first", pa.int64(), "position of the first existing chunk"),
-            ("last", pa.int64(), "position of the last one"),
-            ("since", TIME, "when the first of them was published, by the producer's clock"),
-            (
-                "is_open",
-                pa.bool_(),
-                "the missing chunks may still come; false = the message can no longer become complete",
-            ),
-            ("reason", pa.string(), "why it is incomplete"),
-        )
+    *PLACE,
+    ("producer_name", pa.string(), "name of the producer"),
+    ("uuid", pa.string(), "connects the chunks of one message, with the producer's name"),
+    ("num_chunks_from_msg", pa.int32(), "number of chunks, according to the first existing one"),
+    ("total_chunk_msg_size", pa.int64(), "bytes of the whole message, according to the same chunk"),
+    ("chunks", pa.int64(), "number of existing chunks"),
+    (
+        "missing",
+        pa.list_(pa.struct({"first": pa.int32(), "last": pa.int32()})),
+        "missing chunk ids as ranges, both ends inclusive",
     ),
+    ("first", pa.int64(), "position of the first existing chunk"),
+    ("last", pa.int64(), "position of the last one"),
+    ("since", TIME, "when the first of them was published, by the producer's clock"),
+    ("is_open", pa.bool_(), "the missing chunks may still come; false = the message can no longer become complete"),
+    ("reason", pa.string(), "why it is incomplete"),
 )
 
-HISTORY = TableSpec(
+HISTORY = view_table(
     "history",
     "something that happened to a range of entries on a subscription",
-    tuple(
-        Column(*c)
-        for c in (
-            ("time", TIME, "time of the event, by the clock of the broker, or of the client for a request"),
-            (
-                "event",
-                pa.string(),
-                "delivered, acknowledged, negatively_acknowledged, redelivery_asked (of all the consumer holds), "
-                "reconsume_later_asked, cancelled (while it waited for its deliver time), rescheduled, "
-                "retry_lettered, dead_lettered, consumer_left, deleted (from the topic's table, by SQL)",
-            ),
-            ("topic", pa.string(), "full name of the topic, without a partition"),
-            ("partition", pa.int32(), "partition, -1 where the topic has none"),
-            ("subscription", pa.string(), "name of the subscription; null for a deletion, which concerns all"),
-            ("first", pa.int64(), "first position; null = everything up to the last, or no particular entries"),
-            ("last", pa.int64(), "last position, inclusive"),
-            (
-                "ack_set",
-                pa.list_(pa.int64()),
-                "batch indexes of each entry that are unacknowledged then, 64 a word, low bit first; null = all of "
-                "a delivery, "
-                "none of an acknowledgement or a deletion; of a letter those it is of",
-            ),
-            ("consumer_name", pa.string(), "name of the consumer that received, requested or left"),
-            ("consumer_id", pa.string(), "its id"),
-            (
-                "redelivery_count",
-                pa.int32(),
-                "delivered, retry_lettered, dead_lettered: how often the entries had been given back",
-            ),
-            ("delay_ms", pa.int64(), "negatively_acknowledged: how long to wait before they are delivered again"),
-            ("round", pa.int64(), "the round of the event; null for a request"),
-            ("request_id", pa.string(), "the request; null for what the broker did by itself"),
-            ("reason", pa.string(), "consumer_left: why"),
-            (
-                "properties",
-                PROPERTIES,
-                "of an acknowledgement, as the consumer gave them; reconsume_later_asked: what the letter says, "
-                "and where it goes; cancelled, rescheduled: why, if it was said (reason), and until when "
-                "(deliver_at_ms)",
-            ),
-        )
+    ("time", TIME, "time of the event, by the clock of the broker, or of the client for a request"),
+    (
+        "event",
+        pa.string(),
+        "delivered, acknowledged, negatively_acknowledged, redelivery_asked (of all the consumer holds), "
+        "reconsume_later_asked, cancelled (while it waited for its deliver time), rescheduled, "
+        "retry_lettered, dead_lettered, consumer_left, deleted (from the topic's table, by SQL)",
+    ),
+    *PLACE,
+    ("subscription", pa.string(), "name of the subscription; null for a deletion, which concerns all"),
+    ("first", pa.int64(), "first position; null = everything up to the last, or no particular entries"),
+    ("last", pa.int64(), "last position, inclusive"),
+    (
+        "ack_set",
+        pa.list_(pa.int64()),
+        "batch indexes of each entry that are unacknowledged then, 64 a word, low bit first; null = all of "
+        "a delivery, "
+        "none of an acknowledgement or a deletion; of a letter those it is of",
+    ),
+    ("consumer_name", pa.string(), "name of the consumer that received, requested or left"),
+    ("consumer_id", pa.string(), "its id"),
+    (
+        "redelivery_count",
+        pa.int32(),
+        "delivered, retry_lettered, dead_lettered: how often the entries had been given back",
+    ),
+    ("delay_ms", pa.int64(), "negatively_acknowledged: how long to wait before they are delivered again"),
+    ("round", pa.int64(), "the round of the event; null for a request"),
+    ("request_id", pa.string(), "the request; null for what the broker did by itself"),
+    ("reason", pa.string(), "consumer_left: why"),
+    (
+        "properties",
+        PROPERTIES,
+        "of an acknowledgement, as the consumer gave them; reconsume_later_asked: what the letter says, "
+        "and where it goes; cancelled, rescheduled: why, if it was said (reason), and until when "
+        "(deliver_at_ms)",
     ),
 )
 
