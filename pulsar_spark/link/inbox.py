@@ -16,10 +16,9 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import PulsarSparkError, named
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
-from pulsar_spark.protocol.acknowledgement.packing import unpacked
-from pulsar_spark.protocol.delays.delays import DUE_LANE
-from pulsar_spark.protocol.keys.lanes import LaneHashes
-from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, concerned_name, lane_hashes
+from pulsar_spark.protocol.delays.delays import is_virtual
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import concerned_name
+from pulsar_spark.storage.cursor_ledger.range_rows import lists_of
 from pulsar_spark.storage.delta.actions import Commit
 from pulsar_spark.storage.delta.data_files import read_added
 from pulsar_spark.storage.delta.scan import reading
@@ -32,8 +31,6 @@ COLUMNS = [
     "topic_id",
     "partition",
     "subscription",
-    "page",
-    "lane",
     "first",
     "last",
     "status",
@@ -43,11 +40,8 @@ COLUMNS = [
     "redelivery_count",
     "ack_set",
     "batch_size",
-    "entries",
     "positions",
     "chunks",
-    "hash_ranges",
-    "properties",
     "is_removed",
     "is_active",
     "request_id",
@@ -83,7 +77,8 @@ class Subscriber(Protocol):
     def on_delivery(self, row: dict, requests_version: int) -> None:
         """Entries were delivered in a round that had read ``requests`` up to this version.
 
-        The row has ``lane_hashes`` for a lane, ``positions`` (an array by due time) for the due lane, or None for both.
+        The row has ``positions`` (an array; for the due lane by due time) if it does not mean all entries from
+        ``first`` to ``last``, else None.
         """
 
     def on_failure(self, error: PulsarSparkError) -> None:
@@ -190,9 +185,10 @@ class Inbox:
         is_mine = pc.or_(pc.is_in(rows.column("consumer_id"), consumers), pc.is_in(rows.column("request_id"), waiting))
         is_older = pc.fill_null(pc.not_equal(rows.column("delivery_round"), rows.column("round")), False)
         found: dict[str, list[dict]] = {"round": [], "reply": [], "consumer": [], "range": []}
-        for row in rows.filter(pc.and_not(pc.or_(is_mine, pc.equal(kind, "round")), is_older)).to_pylist():
+        mine = rows.filter(pc.and_not(pc.or_(is_mine, pc.equal(kind, "round")), is_older))
+        for row, positions in zip(mine.drop_columns(["positions"]).to_pylist(), lists_of(mine["positions"])):
             if row["kind"] in found:
-                found[row["kind"]].append(row)
+                found[row["kind"]].append(row | {"positions": positions})
         requests_version = max(
             (row["requests_version"] for row in found["round"] if row["requests_version"] is not None), default=-1
         )
@@ -210,32 +206,13 @@ class Inbox:
             if replied is not None:
                 replied(Reply(named(row["error"])(row["text"] or row["error"]) if row["error"] else None, row["text"]))
         deliveries = [row for row in found["range"] if row["status"] == PENDING and row["delivery_round"] is not None]
-        lanes = _lanes_of(rows, deliveries)
         for row in sorted(deliveries, key=self._comes_later):
             if subscriber := self._subscriber(row):
-                positions = unpacked(row["positions"]) if row["lane"] == DUE_LANE else None
-                subscriber.on_delivery(
-                    row | {"lane_hashes": lanes.get(_page(row)), "positions": positions}, requests_version
-                )
+                subscriber.on_delivery(row, requests_version)
 
     def _comes_later(self, delivery: dict) -> bool:
-        subscriber = self._subscriber(delivery) if delivery["lane"] != DUE_LANE else None
+        subscriber = None if is_virtual(delivery["first"]) else self._subscriber(delivery)
         return subscriber is not None and subscriber.wants_due_first
 
     def _subscriber(self, row: dict) -> Subscriber | None:
         return self._subscribers.get((row["consumer_id"], row["topic"], row["partition"]))
-
-
-def _lanes_of(rows: pa.Table, deliveries: list[dict]) -> dict[tuple, LaneHashes]:
-    """The hashes of the lanes in *deliveries*, by page, from rows of the same round."""
-    wanted = {_page(row) for row in deliveries if row["lane"] not in (None, DUE_LANE)}
-    if not wanted:
-        return {}
-    pages = rows.filter(pc.equal(rows.column("kind"), "page")).filter(pc.is_valid(pc.field("lane")))
-    places = enumerate(zip(*(pages.column(name).to_pylist() for name in KEYS["page"])))
-    found = [at for at, place in places if place in wanted]
-    return {_page(row): lane_hashes(row) for row in pages.take(found).to_pylist()}
-
-
-def _page(row: dict) -> tuple:
-    return tuple(row[name] for name in KEYS["page"])

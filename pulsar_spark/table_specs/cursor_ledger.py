@@ -60,8 +60,9 @@ CURSOR_LEDGER = TableSpec(
             (
                 "delivery_round",
                 pa.int64(),
-                "pending: the round that delivered the entries; waiting_letter: the round after which it was tried "
-                "first; with join_order it identifies the letter",
+                "pending: the round that delivered the entries; acknowledged: all that the consumer still had of this "
+                "round's delivery between first and last, else null; waiting_letter: the round after which it was "
+                "tried first; with join_order it identifies the letter",
             ),
             (
                 "redelivery_count",
@@ -176,15 +177,13 @@ CURSOR_LEDGER = TableSpec(
                 "properties",
                 PROPERTIES,
                 "cursor, consumer, policy: settings as asked for; cursor: the Key_Shared policies that hold while its "
-                "consumers are connected; page: size and first number of the axis of a lane's hashes; letter: the dead "
-                "letter policy, or the properties of the request; round: bundle_range, the hashes of the topics that "
-                "the bundle serves, null = all",
+                "consumers are connected; letter: the dead letter policy, or the properties of the request; round: "
+                "bundle_range, the hashes of the topics that the bundle serves, null = all",
             ),
             (
                 "lane",
                 pa.string(),
-                "page, range: the lane, a set of sticky-key hashes, to whose entries the row is limited: its number, "
-                "or due = the due lane, whose positions are the numbers of promoted entries; null = all entries",
+                "page, range: due = the due lane, whose positions are the numbers of promoted entries; else null",
             ),
             (
                 "main_mark_delete_position",
@@ -207,14 +206,15 @@ CURSOR_LEDGER = TableSpec(
             (
                 "entries",
                 pa.int64(),
-                "range: number of its entries if it is limited to a lane; null = all, last - first + 1; housekeeping: "
+                "range: number of its entries if it is limited to positions; null = all, last - first + 1; "
+                "housekeeping: "
                 "number of files, with log_shortened of commits",
             ),
             (
                 "positions",
-                pa.binary(),
-                "range of the due lane, in the round that delivers it: the positions of its entries, in the order they "
-                "came due, packed (protocol.acknowledgement.packing); else null",
+                pa.list_(pa.int64()),
+                "range: the positions of its entries, if it does not mean all from first to last; of the due lane, in "
+                "the round that delivers it, in the order they came due; else null",
             ),
             (
                 "chunks",
@@ -232,8 +232,7 @@ CURSOR_LEDGER = TableSpec(
                 "consumer: what it owns on a KeyShared subscription, both ends inclusive, in order: hashes (31 bits) "
                 "on the ring of consistent hashing, where several may share a range, else slots (hash modulo 65536; on "
                 "the ring of 4.0 from 1 on, modulo 65535), modulus and remainder null; null = as in its row before, "
-                "because no consumer has come or gone; page: the hashes of a lane; with a modulus only those with hash "
-                "% modulus = remainder",
+                "because no consumer has come or gone",
             ),
             ("key_shared_mode", pa.string(), "cursor: AUTO_SPLIT or STICKY on a KeyShared subscription, else null"),
             (

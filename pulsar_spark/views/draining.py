@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.acknowledgement.cursor import PENDING
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from pulsar_spark.protocol.keys.hash_ranges import Owners
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.cursor_ledger.lane_ranges import PageRange, page_ranges, read_held
+from pulsar_spark.storage.cursor_ledger.exact_ranges import read_held
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.store.store import AnyPath
@@ -48,12 +48,14 @@ def draining_hashes(
 ) -> list[DrainingHash]:
     """The hashes that wait on a cursor, in order. *changed*: when a consumer last came or left, by the broker's clock;
     None if unknown."""
-    pending = [one for one in page_ranges(latest, key) if one.held.status == PENDING]
-    ranges = _that_may_block(layout, pending, changed)
-    if not ranges:
+    last = _last_before(layout, latest, key, changed)
+
+    def may_block(held: Range) -> bool:
+        return held.status == PENDING and (held.due_time is not None or (held.delivery_round or 0) <= last)
+
+    found, (positions, hashes, places) = read_held(latest, key, LedgerIndex(layout), table, may_block)
+    if not len(positions):
         return []
-    positions, hashes, places = read_held(latest, key, LedgerIndex(layout), table, ranges)
-    found = [one for _, one in ranges]
     owner = owners.of(hashes)
     is_due = np.array([one.due_time is not None for one in found])[places]
     waits = is_due | (owner != np.array([owners.number(one.consumer_id) for one in found])[places])
@@ -77,10 +79,10 @@ def draining_hashes(
     return [DrainingHash(hash_code, names[number], *rest) for hash_code, number, *rest in rows]
 
 
-def _that_may_block(layout: Layout, pending: list[PageRange], changed: datetime | None) -> list[PageRange]:
-    rounds = sorted({range_.delivery_round or 0 for _, range_ in pending})
+def _last_before(layout: Layout, latest: LatestRows, key: CursorKey, changed: datetime | None) -> int:
+    """The last round that delivered something still pending, before consumers *changed*."""
+    rounds = sorted({state.delivery_round or 0 for state in latest.states(key) if state.status == PENDING})
     if changed is not None:
         never = datetime.min.replace(tzinfo=UTC)
         rounds = rounds[: bisect_right(rounds, changed, key=lambda each: broker_time(layout, each) or never)]
-    last = max(rounds, default=-1)
-    return [one for one in pending if one.held.due_time is not None or (one.held.delivery_round or 0) <= last]
+    return max(rounds, default=-1)

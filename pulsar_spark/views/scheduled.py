@@ -16,7 +16,7 @@ from pulsar_spark.protocol.delays.delays import DUE_BASE
 from pulsar_spark.protocol.subscriptions.membership import SINGLE_ACTIVE
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
-from pulsar_spark.storage.cursor_ledger.lane_ranges import exact_ranges
+from pulsar_spark.storage.cursor_ledger.exact_ranges import exact_ranges
 from pulsar_spark.storage.delay_index.delayed import Due, in_order
 from pulsar_spark.storage.delay_index.scheduled import DONE, WAITS, Delayed, DueEntries, due_entries
 from pulsar_spark.storage.delta.commits import now_micros
@@ -128,7 +128,7 @@ class _Waiter:
         self._mark_delete = latest.cursors[key]["mark_delete_position"]
         self._due: DueEntries | None = due_entries(latest, key, index)
         main = (range_ for range_ in latest.ranges(key) if range_.first < DUE_BASE)
-        self._ranges: list[Range] = [*main] if self._due else [*exact_ranges(latest, key, index, topic.path)]
+        self._ranges: list[Range] = [*main] if self._due else [*exact_ranges(latest, key, index)]
 
     def waits_for(self, entries: Due) -> np.ndarray:
         """Which of these delayed entries wait for it until their own deliver time."""

@@ -26,8 +26,8 @@ from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, REQUESTS, TableSpec
 from pulsar_spark.views.chunks import all_incomplete
 from pulsar_spark.views.history import all_events
 from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, rows_of_cursors
-from pulsar_spark.views.lane_rows import with_positions
 from pulsar_spark.views.latest import VIEW_TEXTS, cursors, is_of_bundle, latest, of_cursors_there, view_text
+from pulsar_spark.views.named_positions import with_positions
 from pulsar_spark.views.scheduled import all_scheduled
 from pulsar_spark.views.view_specs import ALL_VIEWS, CHUNKS, DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS
 

@@ -206,7 +206,7 @@ def test_few_stretches_are_read_of_entries_far_apart(layout, monkeypatch):
     ranges = [pending(at, at, A) for at in (*range(0, 3000, 1000), 1_000_000, 1_000_001)]
     owners = Owners(SPLIT.owned(), SPLIT.axis)
     latest, key = LatestRows(), CursorKey("t", -1, "s")
-    latest.pages[key], latest.lanes[key] = {0: ranges[::-1]}, {}
+    latest.pages[key] = {0: ranges[::-1]}
     found = draining.draining_hashes(layout, "t", latest, key, owners, None)
     assert stretches == [(0, 2000), (1_000_000, 1_000_001)]
     assert [(one.hash, one.first, one.owner_id) for one in found] == [

@@ -13,10 +13,8 @@ from functools import partial
 import numpy as np
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.key_shared.lane_form import Lane
 from pulsar_spark.demo.broker_process import BrokerProcess
-from pulsar_spark.protocol.acknowledgement.cursor import PENDING
-from pulsar_spark.protocol.keys.hash_ranges import Owners
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds
 from tests.benchmarks.figures import COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import PERMITS, RoundRig
@@ -123,35 +121,30 @@ class _Subscription:
                 consumer=range_.consumer_id,
                 delivery_round=range_.delivery_round,
             )
-            for range_ in self._ranges()
+            for range_ in self._states()
             if range_.status == PENDING and range_.first < until
         ]
 
     def is_moving(self) -> bool:
-        """Is any entry with another consumer than the owner of its hash? All hashes of a lane have one owner."""
+        """Is any entry with another consumer than the owner of its hash?"""
         cursor = self._cursor()
-        owners = Owners(cursor.owned, cursor.selector.axis)
-        return any(
-            range_.status == PENDING and owners.number(range_.consumer_id) != owners.of(_a_hash_of(lane))[0]
-            for lane in cursor.lanes.lanes.values()
-            for range_ in lane.ranges
-        )
+        return cursor.elsewhere is not None and len(cursor.elsewhere[1]) > 0
 
     def state_rows(self) -> int:
-        return len(self._ranges())
+        return len(self._states())
 
-    def _ranges(self) -> list:
-        cursor = self._cursor()
-        return list(cursor.lanes.every_range() if cursor.lanes else cursor.ranges())
+    def _states(self) -> list:
+        """The states of entries, each as a range from the first to the last of them."""
+        entries, found = self._cursor().entries, []
+        for code, state in entries.codes.known():
+            positions = entries.where([code], 0, entries.end - 1) if state.status == PENDING else ()
+            if len(positions):
+                found.append(Range(int(positions[0]), int(positions[-1]), *state))
+        return found
 
     def _cursor(self):
         (cursor,) = self.rig.rounds.bundle.cursors.values()
         return cursor
-
-
-def _a_hash_of(lane: Lane) -> np.ndarray:
-    range_, axis = lane.hashes.ranges[0], lane.hashes.axis
-    return np.array([range_.start - axis.start])
 
 
 def _client(bench: Bench, messages: int) -> Iterator[Figure]:

@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker.gathering import gather
 from pulsar_spark.broker.gathering.candidates import next_due
 from pulsar_spark.protocol.acknowledgement.packing import unpacked, unpacked_stretches
 from pulsar_spark.protocol.chunks.chunking import AUTO_ACK_OLDEST
@@ -24,7 +23,7 @@ from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.storage.upkeep.trimming import trim_topic
 from tests.support.chunks import publish as publish_chunks
 from tests.support.requests import On
-from tests.support.spark_engine import SparkEngine, cursor_of
+from tests.support.spark_engine import SparkEngine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
@@ -378,13 +377,10 @@ def test_runs_that_an_earlier_release_numbered_are_read_from_the_beginning(engin
     assert [run.chunks_from for run in engine.rounds.bundle.topic(TOPIC).ledgers(-1).runs] == [None, 1, 1]
 
 
-def test_on_key_shared_ranges_are_exact_while_there_are_chunks_to_pass_over(engine, monkeypatch):
-    monkeypatch.setattr(gather, "LANES_FROM", -1)
-    monkeypatch.setattr(gather, "EXACT_BELOW", -1)
+def test_on_key_shared_chunks_are_passed_over(engine):
     publish(engine, "A:0:2 x A:1:2")
     assert positions(engine.round(join("KeyShared"), START)) == [1, 2]
     engine.round([ON.ack(1)], START + 1)
-    assert cursor_of(engine).lanes, "what was handed out may be kept by lane"
     assert marks(engine) == (-1, 1)
     assert positions(engine.round([ON._ask("redeliver_all", "A")], START + 2)) == [2]
     assert chunks_of_round(engine) == [[0, 2]]

@@ -1,16 +1,7 @@
 """Acknowledging what a round delivered: only what it gave to that consumer and what is still there."""
 
-import pytest
-
-from pulsar_spark.broker.gathering import gather
 from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND
 from tests.broker.test_key_shared_dues import ON, TOPIC, join, keys
-
-
-@pytest.fixture(params=[gather.LANES_FROM, -1], ids=["by page", "by lane"], autouse=True)
-def form(request, monkeypatch):
-    monkeypatch.setattr(gather, "LANES_FROM", request.param)
-    monkeypatch.setattr(gather, "EXACT_BELOW", min(request.param, gather.EXACT_BELOW))
 
 
 def delivered_ack(consumer: str, first: int, last: int, round_number: int) -> dict:

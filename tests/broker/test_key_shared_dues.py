@@ -1,8 +1,5 @@
 """When a round of a Key_Shared cursor is due: what one consumer cannot take hides nothing from another one."""
 
-import pytest
-
-from pulsar_spark.broker.gathering import gather
 from pulsar_spark.broker.gathering.candidates import next_due
 from tests.support.model_keys import Key
 from tests.support.requests import On
@@ -21,10 +18,7 @@ def join(consumer: str, ranges: str) -> dict:
     return ON.subscribe(consumer, "KeyShared", key_shared_mode="STICKY", hash_ranges=ranges)
 
 
-@pytest.mark.parametrize("lanes_from", [gather.LANES_FROM, -1], ids=["by page", "by lane"])
-def test_a_due_entry_that_its_owner_cannot_take_hides_no_later_one_of_others(engine, monkeypatch, lanes_from):
-    monkeypatch.setattr(gather, "LANES_FROM", lanes_from)
-    monkeypatch.setattr(gather, "EXACT_BELOW", min(lanes_from, gather.EXACT_BELOW))
+def test_a_due_entry_that_its_owner_cannot_take_hides_no_later_one_of_others(engine):
     (first, second), (other,) = keys(True)[:2], keys(False)[:1]
     requests = [join("a", "0-32767"), join("b", "32768-65535"), ON.flow("a", 1), ON.flow("b", 1)]
     assert engine.round(requests, 0)["deliveries"] == []

@@ -100,15 +100,13 @@ def test_a_broker_that_starts_looks_once(engine, looked):
     assert len(engine.round([], 11)["deliveries"]) == 1
 
 
-def test_one_whose_ranges_are_kept_by_lane_rests_too(engine, monkeypatch):
-    for name in ("LANES_FROM", "EXACT_BELOW"):
-        monkeypatch.setattr(gather, name, -1)
+def test_one_of_key_shared_rests_too(engine):
     keyed = On(TOPIC, -1, "keyed")
     engine.round([keyed.subscribe("K", "KeyShared"), keyed.flow("K", 100)], 10)
     engine.publish(TOPIC, -1, [1, 1, 1], keys=[(Key("x"),), (Key("y"),), (Key("x"),)])
     engine.round([], 11)
     (cursor,) = (cursor for key, cursor in engine.rounds.bundle.cursors.items() if key.subscription == "keyed")
-    assert cursor.lanes
+    assert cursor.entries is not None
     engine.run([], 12)
     assert not engine.rounds.is_due() and awake(engine) == []
     engine.round([keyed.negative_ack("K", 0, delay_ms=500)], 20)

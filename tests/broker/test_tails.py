@@ -2,14 +2,7 @@
 
 import pytest
 
-from pulsar_spark.broker.gathering import gather
 from tests.broker.test_key_shared_dues import ON, TOPIC, join, keys
-
-
-@pytest.fixture(params=[gather.LANES_FROM, -1], ids=["by page", "by lane"])
-def form(request, monkeypatch):
-    monkeypatch.setattr(gather, "LANES_FROM", request.param)
-    monkeypatch.setattr(gather, "EXACT_BELOW", min(request.param, gather.EXACT_BELOW))
 
 
 def state(engine) -> tuple[dict[int, str], dict[int, int]]:
@@ -18,7 +11,6 @@ def state(engine) -> tuple[dict[int, str], dict[int, int]]:
     return {at: held[0] for at, held in found["pending"].items()}, found["replay"]
 
 
-@pytest.mark.usefixtures("form")
 def test_what_comes_later_goes_with_it_and_nothing_else(engine):
     """Not what the consumer was sent before, nor what others have; uncounted, and in order."""
     mine, others = keys(True), keys(False)
@@ -63,7 +55,6 @@ def test_of_what_came_due(engine):
     assert set(state(engine)[0]) == {0, 1, 2, 3}
 
 
-@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("how", ["unseen", "in part", "tail", "come due"])
 @pytest.mark.parametrize("lane", [0, 1])
 def test_what_comes_back_waits_for_earlier_ones_of_its_key(engine, how, lane):

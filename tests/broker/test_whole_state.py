@@ -13,7 +13,6 @@ from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.committing import snapshots
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays import delay_index
-from pulsar_spark.broker.gathering import gather
 from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
 from pulsar_spark.broker.requests.reading import read_request_batch
 from pulsar_spark.protocol.delays.delays import AXES_END
@@ -58,8 +57,6 @@ def said_of(cursor: Cursor) -> dict:
         "ranges": list(cursor.ranges_between(0, AXES_END)),
         "unacked": +cursor.unacked,
         "owners": cursor.selector and cursor.selector.owned(),
-        "lanes": cursor.lanes
-        and {number: (each.hashes, [*each.ranges]) for number, each in cursor.lanes.lanes.items()},
         "due": due and (due.since, due.floor, due.mark_delete, due.visible),
         "chunked": chunked
         and (chunked.visible, [*chunked.released], {each: [*kept] for each, kept in chunked.kept_back.items()}),
@@ -99,8 +96,6 @@ def said(bundle: Bundle, published: int) -> dict:
 def engine(request, tmp_path, monkeypatch) -> SparkEngine:
     """A broker that knows something of everything; each round is a snapshot, or none."""
     monkeypatch.setattr(snapshots, "SNAPSHOT_EVERY", request.param)
-    monkeypatch.setattr(gather, "LANES_FROM", -1)
-    monkeypatch.setattr(gather, "EXACT_BELOW", -1)
     engine = new_engine(None, tmp_path / "root", max_unacked_messages_per_broker=40)
     for topic in TOPICS.values():
         if topic != TOPICS["graves"]:
@@ -232,7 +227,7 @@ def assert_it_is_something_of_everything(known: dict) -> None:
     assert any(each["reads_after"] for each in cursors) and any(each["reads_compacted"] for each in cursors)
     assert any(each["msg_redeliver_counter"] for each in cursors) and any(each["dead_letters"] for each in cursors)
     assert any(each["recently_joined"] for each in cursors) and any(each["is_blocked_by_broker"] for each in cursors)
-    assert any(each["lanes"] for each in cursors) and any(each["owners"] for each in cursors)
+    assert any(each["owners"] for each in cursors)
     assert any(each["joined"] > 1 for each in cursors) and any(each["due"] for each in cursors)
     assert any(each["chunked"] and each["chunked"][1] for each in cursors)
     assert any(each["chunked"] and each["chunked"][2] for each in cursors)

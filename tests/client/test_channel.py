@@ -126,7 +126,7 @@ def test_a_delivery_that_crossed_a_redelivery_request_is_dropped(client, broker)
         producer.send(b"m0")
     eventually(lambda: consumer._receiver._arrived)
     subscription = consumer._subscriptions[0]
-    stale = dict(first=0, last=0, batch_size=1, redelivery_count=0, ack_set=None, entries=None, lane_hashes=None)
+    stale = dict(first=0, last=0, batch_size=1, redelivery_count=0, ack_set=None, entries=None)
     stale |= {"positions": None, "chunks": None, "delivery_round": 0}
     consumer.redeliver_unacknowledged_messages()
     subscription.on_delivery(stale, 0)  # it was asked for, whether or not that is written

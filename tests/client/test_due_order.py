@@ -1,12 +1,9 @@
 """Deliveries of the due lane as the client takes them: entries that lie anywhere in the topic, in the order they came
 due, acknowledged and given back by position. Rounds are written by hand; messages, requests and files are real."""
 
-import numpy as np
-
 import pulsar_spark as pulsar
 from pulsar_spark.client.receiving import reading
 from pulsar_spark.link.inbox import COLUMNS
-from pulsar_spark.protocol.acknowledgement.packing import packed
 from pulsar_spark.protocol.delays.delays import DUE_LANE, virtual
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.topics.topics import read_topic
@@ -42,7 +39,7 @@ class Hand:
             **{"kind": "range", "round": self.round, "delivery_round": self.round, "status": "pending", "page": first},
             **{"first": first, "last": virtual(self.number - 1), "lane": DUE_LANE, "batch_size": batch_size},
             **{"consumer_id": self.consumer._consumer_id, "redelivery_count": redelivery_count, "ack_set": ack_set},
-            "positions": packed(np.array(positions)),
+            "positions": positions,
         }
         rows = CURSOR_LEDGER.rows([{"kind": "round", "requests_version": 1 << 40}, place | delivered])
         inbox = self.client._channel._first._inbox

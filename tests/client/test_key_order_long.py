@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.gathering import gather
 from pulsar_spark.client.subscribing import subscription
 from pulsar_spark.protocol.subscriptions.permits import Permits
 from pulsar_spark.storage.topics.topics import create_topic
@@ -150,13 +149,9 @@ def publish(client, ledger: Ledger, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("queue_size", [1000, 5])
-@pytest.mark.parametrize("keys, lanes_from", [(20, gather.LANES_FROM), (100, -1)], ids=["by page", "by lane"])
-def test_each_key_comes_in_order_whatever_happens(
-    client, broker, service_url, monkeypatch, queue_size, keys, lanes_from
-):
+@pytest.mark.parametrize("keys", [20, 100])
+def test_each_key_comes_in_order_whatever_happens(client, broker, service_url, monkeypatch, queue_size, keys):
     dice, ledger = random.Random(SEED), Ledger(keys)
-    monkeypatch.setattr(gather, "LANES_FROM", lanes_from)
-    monkeypatch.setattr(gather, "EXACT_BELOW", min(lanes_from, gather.EXACT_BELOW))
     shrinking = random.Random(SEED)
     monkeypatch.setattr(subscription, "_WATCH_SECONDS", 0.05)
     monkeypatch.setattr(Permits, "may_shrink", True)

@@ -2,10 +2,7 @@
 
 from collections import defaultdict
 
-import pytest
-
 import pulsar_spark as pulsar
-from pulsar_spark.broker.gathering import gather
 from pulsar_spark.protocol.keys.selectors import select
 from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.delta.scan import open_table
@@ -77,18 +74,14 @@ def test_a_key_that_moves_waits_for_its_old_holder(client):
     assert len(more_a) + len(more_b) + len(rest) == 60
 
 
-@pytest.mark.parametrize("lanes_from", [-1, gather.LANES_FROM])
-def test_who_held_what_is_deleted_is_gone_after_a_restart(tmp_path, monkeypatch, lanes_from):
-    """A deleted entry has no key any more: kept by lane or not, a broker that starts lets it be skipped."""
-    monkeypatch.setattr(gather, "LANES_FROM", lanes_from)
-    monkeypatch.setattr(gather, "EXACT_BELOW", min(lanes_from, gather.EXACT_BELOW))
+def test_who_held_what_is_deleted_is_gone_after_a_restart(tmp_path):
+    """A deleted entry has no key any more: a broker that starts lets it be skipped."""
     root = tmp_path / "root"
     with PlainBroker(root) as broker:
         clients = [pulsar.Client(f"delta:{root}", operation_timeout_seconds=10) for _ in range(3)]
         consumers = [subscribe(client, name) for client, name in zip(clients, "ab")]
         publish(clients[2], [(f"key-{number % 10}", number) for number in range(40)])
         held = [drain(consumer) for consumer in consumers]
-        assert (broker.cursor(TOPIC, "s").lanes is not None) == (lanes_from < 0)
     cursor = broker.cursor(TOPIC, "s")
     keyless = select(cursor.selector, sticky_key_hash(NONE_KEY))
     leaves = int(cursor.consumers[keyless].name == "a")

@@ -56,10 +56,8 @@ def test_each_is_taken_once_or_taken_back():
 
 
 def test_a_delivery_of_the_due_lane_lies_where_its_entries_do():
-    """What comes again of it in another lane takes the place of what is ready."""
-    row = dict.fromkeys(
-        ("lane_hashes", "entries", "chunks", "batch_size", "redelivery_count", "ack_set", "delivery_round")
-    )
+    """What comes again of it elsewhere takes the place of what is ready."""
+    row = dict.fromkeys(("chunks", "batch_size", "redelivery_count", "ack_set", "delivery_round"))
     due = np.array([12, 3, 7])
     delivery = Delivery(Mock(), row | {"first": DUE_BASE, "last": DUE_BASE + 2, "positions": due}, 0)
     assert (delivery.first, delivery.last) == (3, 12)

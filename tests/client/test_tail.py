@@ -7,7 +7,7 @@ import pytest
 from pulsar_spark.client.receiving.delivery import Delivery, tail_of
 from pulsar_spark.protocol.delays.delays import DUE_BASE
 
-NOTHING = dict.fromkeys(("lane_hashes", "entries", "chunks", "batch_size", "redelivery_count", "ack_set", "positions"))
+NOTHING = dict.fromkeys(("chunks", "batch_size", "redelivery_count", "ack_set", "positions"))
 
 
 def queue(*rows: tuple[int, int, int], taken: tuple[int, int] = (-1, -1)) -> list[Delivery]:
@@ -25,10 +25,10 @@ def queue(*rows: tuple[int, int, int], taken: tuple[int, int] = (-1, -1)) -> lis
         (30, [(1, 0, 9), (1, 10, 19), (2, 20, 29)], (-1, -1), 3),
         (99, [(1, 0, 9)], (-1, -1), 1),
         (1, [(1, 10, 19)], (1, 9), 1),
-        (1, [(1, 5, 19)], (1, 7), 0),  # of a lane: what lies between was handed out, it cannot be told apart
+        (1, [(1, 5, 19)], (1, 7), 0),  # what lies between was handed out, it cannot be told apart
         (1, [(1, 5, 19), (2, 0, 3)], (1, 7), 1),
         (20, [(1, 5, 19), (2, 0, 3)], (1, 7), 1),
-        (1, [(1, 0, 9), (2, 10, 29), (2, 11, 28)], (-1, -1), 2),  # two lanes of a round go together
+        (1, [(1, 0, 9), (2, 10, 29), (2, 11, 28)], (-1, -1), 2),  # two of a round go together
         (1, [(1, 20, 29), (2, 0, 9)], (-1, -1), 1),  # what came again lies before what waits
     ],
 )
@@ -37,26 +37,8 @@ def test_deliveries_go_whole_and_so_many_that_a_place_tells_them_apart(messages,
     assert tail_of(deliveries, messages) == deliveries[len(rows) - found :]
 
 
-def test_deliveries_of_lanes_that_were_not_looked_up_go_likewise():
-    """Where their entries lie is of no concern: a round and a place say which they are, for all of its lanes."""
-    deliveries = queue((1, 0, 9), (2, 10, 30), (2, 11, 40), (3, 31, 50))
-    for delivery in deliveries[1:]:
-        delivery.positions, delivery.entries = None, 4
-    assert tail_of(deliveries, 1) == deliveries[3:]
-    assert tail_of(deliveries, 5) == deliveries[1:]
-    deliveries[0].is_taken()
-    deliveries[1].is_taken()
-    assert tail_of(deliveries[2:], 5) == deliveries[3:], "of round 2 something was handed out behind place 11"
-
-
 def test_what_is_taken_is_remembered_by_its_round_and_last_place():
     first, second, third = queue((1, 0, 9), (1, 3, 5), (2, 0, DUE_BASE))
     for delivery, taken in ((first, (1, 9)), (second, (1, 9)), (third, (2, DUE_BASE))):
         delivery.is_taken()
         assert delivery.subscription.taken == taken
-
-
-def test_dead_ones_go_with_the_tail_and_do_not_count():
-    deliveries = queue((1, 0, 9), (2, 10, 19), (3, 20, 29))
-    deliveries[2].is_dead = True
-    assert tail_of(deliveries, 1) == deliveries[1:]

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from pulsar_spark.broker.committing import snapshots
 from pulsar_spark.broker.cursors import pages
-from pulsar_spark.broker.gathering import gather
 from pulsar_spark.broker.letters import letters
 from pulsar_spark.broker.planning.work import Outcome
 from tests.differential import chunk_strategies, delay_strategies, key_strategies, strategies
@@ -46,13 +45,10 @@ def close_borders(monkeypatch):
 KINDS = {
     "types": (strategies.histories, Duel),
     "keys": (key_strategies.histories, KeyedDuel),
-    "lanes": (key_strategies.histories, KeyedDuel),
-    "both forms": (key_strategies.histories, KeyedDuel),
     "delays": (delay_strategies.histories, DelayedDuel),
     "chunks": (chunk_strategies.histories, ChunkedDuel),
 }
-"""Histories of all types, of Key_Shared alone: with exact ranges, by lane, and from one form to the other; of messages
-that wait for their deliver time; and of chunked messages."""
+"""Histories of all types, of Key_Shared alone, of messages that wait for their deliver time, and of chunked ones."""
 
 FOUND = {
     "an ack set of a part asks nothing": [
@@ -136,9 +132,6 @@ FOUND = {
 }
 """Histories of chunks, the smallest that showed a difference; also in the end, when all is delivered."""
 
-FORMS = {"lanes": (-1, -1), "both forms": (2, 4)}
-"""From how many ranges on, and below how many entries no longer, they are kept by lane."""
-
 
 def duels(spark, kind: str, examples: int) -> None:
     histories, duel = KINDS[kind]
@@ -149,11 +142,7 @@ def duels(spark, kind: str, examples: int) -> None:
         with tempfile.TemporaryDirectory(prefix="pulsar_spark_history_") as root:
             duel(spark, Path(root), max_unacked_messages_per_broker=limit).play(history)
 
-    with pytest.MonkeyPatch.context() as patch:
-        lanes_from, exact_below = FORMS.get(kind, (gather.LANES_FROM, gather.EXACT_BELOW))
-        patch.setattr(gather, "LANES_FROM", lanes_from)
-        patch.setattr(gather, "EXACT_BELOW", exact_below)
-        play()
+    play()
 
 
 @cache

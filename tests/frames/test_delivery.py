@@ -3,14 +3,13 @@
 import pickle
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.frames.deliveries.delivery import Acknowledged, Answer, Delivery, PutOff, answer, subtract
-from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange
-from pulsar_spark.protocol.keys.hash_ranges import SLOTS
-from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes
+from pulsar_spark.frames.deliveries.named_entries import NamedEntries, exact
 from pulsar_spark.storage.entries.slices import PositionRange
 
 SINGLES = PositionRange(0, 10, 19)
@@ -76,19 +75,18 @@ def test_rows_put_off_are_acknowledged_by_their_own_requests_first(spark):
     )
 
 
-def test_what_came_by_lane_is_acknowledged_by_its_round_where_no_row_decides(spark):
-    """Rows decide in partition 0 alone: its ranges are made positions. Each round of partition 1 is one request."""
-    even = LaneHashes(SLOTS, (HashRange(0, 65535, 2, 0),))
-    ranges = [(0, 0, 9, 6), (1, 0, 4, 6), (1, 7, 9, 6), (1, 10, 20, 7)]
-    lane_ranges = tuple(LaneRange(PositionRange(*place), even, 3, round) for *place, round in ranges)
-
-    def exact(delivery, is_selected):
-        assert [is_selected(each) for each in lane_ranges] == [True, False, False, False]
-        return replace(delivery, ranges=(PositionRange(0, 2, 4), PositionRange(0, 9, 9), *delivery.ranges[1:]))
-
-    assert replace(DELIVERY, ranges=lane_ranges).messages == 12
+def test_named_entries_are_acknowledged_by_their_round_where_no_row_decides(spark):
+    """Rows decide in partition 0 alone: its entries are made ranges. Each round of partition 1 is one request."""
+    at = [(0, (2, 3, 4, 9), 6), (1, (0, 2, 4), 6), (1, (7, 9), 6), (1, (10, 14, 20), 7)]
+    entries = tuple(
+        NamedEntries(PositionRange(partition, each[0], each[-1]), np.array(each), round)
+        for partition, each, round in at
+    )
+    assert replace(DELIVERY, ranges=entries).messages == 12
     assert answer(
-        replace(DELIVERY, ranges=lane_ranges), outcomes(spark, (0, 3, None, "negative_acknowledge")), exact
+        replace(DELIVERY, ranges=entries),
+        outcomes(spark, (0, 3, None, "negative_acknowledge")),
+        lambda delivery, is_selected: replace(delivery, ranges=exact(delivery.ranges, is_selected)),
     ) == Answer(
         [
             Acknowledged(1, 0, 9, None, 6),

@@ -2,7 +2,6 @@
 was refused."""
 
 from chispa import assert_df_equality
-from deltalake import DeltaTable
 
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
@@ -10,8 +9,8 @@ from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER, REQUESTS
 from pulsar_spark.views.views import create_views
 from tests.admin.broker_double import BrokerDouble
-from tests.storage.test_lane_ranges import HALVES, HIGH, LOW, published
-from tests.support.lanes import in_lanes
+from tests.storage.test_exact_ranges import HIGH, LOW, published
+from tests.support.named_entries import named
 
 S = {"topic": "persistent://public/default/t", "partition": -1, "subscription": "s"}
 T = {**S, "topic_id": "t-1"}
@@ -137,23 +136,15 @@ def test_who_received_acknowledged_and_gave_back_what_when(spark, layout, clock)
     )
 
 
-def test_deliveries_of_lanes_are_told_entry_by_entry(spark, layout):
-    """Of who got a message, and acknowledged it, only whose lane it is of."""
+def test_deliveries_that_name_their_entries_are_told_entry_by_entry(spark, layout):
+    """Of who got a message, and acknowledged it, only who was sent it."""
     hashes = [LOW, HIGH, LOW, LOW, HIGH, HIGH]
     topic = published(layout, hashes)
     key, double = CursorKey(topic.topic_id, -1, "s"), BrokerDouble(layout)
     place = {"topic": str(topic.name), "partition": -1, "subscription": "s"}
     held = [Range(at, at, "pending", "ab"[code == HIGH], 1, 0, None, None, 1) for at, code in enumerate(hashes)]
-    facts, pages = in_lanes(key, str(topic.name), HALVES, hashes, held)
-    assert [len(page.ranges) for page in pages] == [1, 1], "both reach over the other's"
-    named = [{**place, "kind": "consumer", "consumer_id": name, "consumer_name": name} for name in "ab"]
-    double.commit_round([*named, *facts], pages)
-    gone = CursorKey("gone", -1, "s")
-    double.commit_round(
-        *in_lanes(
-            gone, "persistent://public/default/gone", HALVES, hashes, [each._replace(delivery_round=2) for each in held]
-        )
-    )
+    consumers = [{**place, "kind": "consumer", "consumer_id": name, "consumer_name": name} for name in "ab"]
+    double.commit_round(consumers, named(key, str(topic.name), held))
     ack = {**place, "kind": "ack", "consumer_id": "a", "first": 0, "last": 2}
     AppendTable(layout.broker_table("requests")).append(
         REQUESTS.rows(
@@ -177,10 +168,3 @@ def test_deliveries_of_lanes_are_told_entry_by_entry(spark, layout):
         ("acknowledged", "a", 0, 2, "2"),
         ("acknowledged", "b", 4, 4, "3"),
     }
-    DeltaTable(str(topic.path)).delete("entry_id in (1, 2)")
-    delivered = found.filter((found.topic == str(topic.name)) & (found.event == "delivered"))
-    assert {tuple(row)[2:5] for row in delivered.collect()} == {("a", 0, 3), ("b", 1, 2), ("b", 4, 5)}, (
-        "what is gone has no key any more: either may have got it"
-    )
-    of_gone = found.filter(found.topic != str(topic.name)).select("event", "consumer_id", "first", "last").collect()
-    assert sorted(map(tuple, of_gone)) == [("delivered", "a", 0, 3), ("delivered", "b", 1, 5)], "ends are all there is"

@@ -13,14 +13,14 @@ from deltalake import DeltaTable
 import pulsar_spark as pulsar
 from pulsar_spark import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, KeySharedMode
 from pulsar_spark.broker.committing.round_rows import rows_of_round
-from pulsar_spark.broker.gathering import entry_hashes, gather
+from pulsar_spark.broker.gathering import entry_hashes
 from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration, SubscriptionBusy
 from pulsar_spark.frames import consume
 from pulsar_spark.frames.consuming import backlog, call
 from pulsar_spark.frames.deliveries.delivery import Acknowledged, Answer
 from pulsar_spark.link.inbox import COLUMNS
-from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND, Range
-from pulsar_spark.protocol.keys.hash_ranges import SLOTS, OwnedRange
+from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.protocol.keys.hash_ranges import SLOTS
 from pulsar_spark.protocol.keys.selectors import ConsistentHashing, Member, select
 from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
 from pulsar_spark.storage.entries.slices import PositionRange
@@ -28,19 +28,10 @@ from pulsar_spark.storage.entries.topic_files import live_files
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import read_topic
 from tests.frames.plain import Seconds
-from tests.support.lanes import in_lanes, lanes_of
+from tests.support.named_entries import named as named_rows
 from tests.support.waiting import eventually
 
 KEYS = 20
-
-
-@pytest.fixture(params=[False, True], ids=["by page", "by lane"])
-def is_by_lane(request, monkeypatch) -> bool:
-    """Both forms in which a broker keeps its cursors, and so sends deliveries."""
-    if request.param:
-        monkeypatch.setattr(gather, "LANES_FROM", -1)
-        monkeypatch.setattr(gather, "EXACT_BELOW", -1)
-    return request.param
 
 
 def key_of(position: int) -> str:
@@ -90,8 +81,7 @@ def in_order(first: int, last: int) -> dict[str, list[int]]:
     return {key_of(each): list(range(each, last + 1, KEYS)) for each in range(first, first + KEYS)}
 
 
-def test_each_key_has_one_consumer_and_is_in_order(served, is_by_lane):
-    """Whole deliveries by lane are acknowledged as such, by a request each."""
+def test_each_key_has_one_consumer_and_is_in_order(served):
     a, b = Handled(), Handled()
     with run(served, a, "a", max_messages=30), run(served, b, "b", max_messages=30):
         publish(served, 0, 299)
@@ -99,9 +89,6 @@ def test_each_key_has_one_consumer_and_is_in_order(served, is_by_lane):
         assert eventually(lambda: served.cursor("t", "s").mark_delete == 299)
     assert a.by_key().keys().isdisjoint(b.by_key()) and a.positions and b.positions
     assert a.by_key() | b.by_key() == in_order(0, 299)
-    if is_by_lane:
-        rounds = [request.properties.get(DELIVERY_ROUND) for request in served.asked("ack")]
-        assert None not in rounds and len(rounds) <= len(a.seen) + len(b.seen)
 
 
 def test_the_log_is_looked_at_often_only_while_nothing_is_handled(served):
@@ -153,7 +140,7 @@ def when_more_has_come(consumptions: list) -> bool:
     return eventually(lambda: consumptions and not consumptions[0]._events.empty())
 
 
-def test_what_was_sent_behind_a_give_back_is_not_handled_before_it(served, is_by_lane):
+def test_what_was_sent_behind_a_give_back_is_not_handled_before_it(served):
     """Two deliveries are in flight when the first is given back; both come again, in order of each key."""
     clock, consumptions = Seconds(), []
     handled = Handled(lambda number, positions: number == 1 and when_more_has_come(consumptions))
@@ -170,7 +157,7 @@ def test_what_was_sent_behind_a_give_back_is_not_handled_before_it(served, is_by
     assert [{handled.counts[position] for position in each} for each in (range(60), range(60, 120))] == [{1}, {0}]
 
 
-def test_of_what_was_sent_behind_a_row_only_its_key_is_held_back(served, is_by_lane, monkeypatch):
+def test_of_what_was_sent_behind_a_row_only_its_key_is_held_back(served, monkeypatch):
     """One message of the first delivery is given back, and the function takes two behind it itself; of the second
     delivery all other keys are handled without it."""
     clock, consumptions, whole = Seconds(), [], call.answer
@@ -215,7 +202,7 @@ def test_a_key_that_fails_holds_up_no_other(served):
     assert handled.by_key() == expected
 
 
-def test_a_run_leaves_what_is_behind_a_give_back_to_the_next_one(served, is_by_lane):
+def test_a_run_leaves_what_is_behind_a_give_back_to_the_next_one(served):
     publish(served, 0, 99)
     first, second = Handled(lambda number, positions: number == 1), Handled()
     with run(served, first, "a", max_messages=30, available_now=True) as consumption:
@@ -239,7 +226,7 @@ def neighbour_of(name: str, *positions: int) -> str:
     raise AssertionError("every name takes one of them")
 
 
-def test_a_run_does_not_wait_for_what_is_anothers(served, is_by_lane):
+def test_a_run_does_not_wait_for_what_is_anothers(served):
     """The other one holds two messages and has no permits for more of its own."""
     publish(served, 0, 99)
     release, stuck = threading.Event(), Handled(lambda number, positions: not release.wait(60))
@@ -253,7 +240,7 @@ def test_a_run_does_not_wait_for_what_is_anothers(served, is_by_lane):
     assert mine.positions and mine.by_key().keys().isdisjoint(stuck.by_key())
 
 
-def test_what_others_hold_is_counted_and_not_looked_at(served, is_by_lane, monkeypatch):
+def test_what_others_hold_is_counted_and_not_looked_at(served, monkeypatch):
     """One holds all of its own, which lie between the other's; that one has handled everything."""
     monkeypatch.setattr(backlog, "exact_ranges", None)
     release, stuck, mine = threading.Event(), Handled(lambda number, positions: not release.wait(60)), Handled()
@@ -325,22 +312,21 @@ def test_a_policy_is_for_key_shared_alone_and_refusals_leave_nobody_behind(serve
 NOBODYS = ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[(65535, 65535)])
 
 
-def send_by_lane(served, consumption) -> list[int]:
-    """A round written by hand: messages 0 to 39 lie in two lanes, and the consumer is sent those of one."""
+def send_named(served, consumption) -> list[int]:
+    """A round written by hand: the consumer is sent those of messages 0 to 39 with the lower half of all hashes."""
     hashes = [sticky_key_hash(key_of(position).encode()) for position in range(40)]
-    lanes = lanes_of(OwnedRange(0, 32767, "me"), OwnedRange(32768, 65535, "other"))
     mine = [position for position, each in enumerate(hashes) if each % 65536 < 32768]
     me = consumption._connection.membership.consumer_id
     ranges = [Range(at, at, "pending", me if at in mine else "other", 1000, 0, None, None, 1) for at in range(40)]
     cursor = served.cursor("t", "s")
-    facts, pages = in_lanes(cursor.key, cursor.topic, lanes, hashes, ranges)
-    rows = rows_of_round(1000, [{"kind": "round", "requests_version": 1 << 40}, *facts], pages)
+    pages = named_rows(cursor.key, cursor.topic, ranges)
+    rows = rows_of_round(1000, [{"kind": "round", "requests_version": 1 << 40}], pages)
     inbox = consumption._connection.channel._inbox
     inbox.dispatch(rows.select(COLUMNS), inbox.wanted())
     return mine
 
 
-def test_of_a_range_of_a_lane_only_its_entries_are_handled(served):
+def test_only_named_entries_are_handled(served):
     """What is gone between their ends is acknowledged."""
     publish(served, 0, 39)
     handled = Handled()
@@ -349,14 +335,14 @@ def test_of_a_range_of_a_lane_only_its_entries_are_handled(served):
         mine = [position for position in range(40) if sticky_key_hash(key_of(position).encode()) % 65536 < 32768]
         gone = mine[0], mine[3]
         DeltaTable(str(read_topic(served.layout, "t").path)).delete(f"entry_id in {gone}")
-        assert send_by_lane(served, consumption) == mine
+        assert send_named(served, consumption) == mine
         assert eventually(lambda: handled.positions)
         assert handled.positions == [position for position in mine if position not in gone]
         assert eventually(lambda: len(acknowledged(served)) == len(mine))
     assert acknowledged(served) == mine
 
 
-def test_what_is_lost_of_a_lane_stays_delivered(served):
+def test_what_is_lost_of_named_entries_stays_delivered(served):
     """The file of the second publish was taken by hand: nothing of the delivery is acknowledged by its round."""
     publish(served, 0, 19)
     (kept,) = live_files(read_topic(served.layout, "t").path)
@@ -367,19 +353,19 @@ def test_what_is_lost_of_a_lane_stays_delivered(served):
         topic = read_topic(served.layout, "t")
         for path in set(live_files(topic.path)) - {kept}:
             (topic.path / path).unlink()
-        mine = send_by_lane(served, consumption)
+        mine = send_named(served, consumption)
         assert eventually(lambda: handled.positions)
         assert handled.positions == [position for position in mine if position < 20]
         assert eventually(lambda: acknowledged(served) == handled.positions)
         assert "MessagesLost" in consumption.last_progress["error"]
 
 
-def test_a_delivery_by_lane_that_fails_is_given_back_by_position(served):
+def test_a_delivery_of_named_entries_that_fails_is_given_back_by_position(served):
     publish(served, 0, 39)
     handled = Handled(lambda number, positions: True)
     with run(served, handled, "me", key_shared_policy=NOBODYS) as consumption:
         assert eventually(lambda: served.cursor("t", "s").consumers)
-        mine = send_by_lane(served, consumption)
+        mine = send_named(served, consumption)
         assert eventually(lambda: handled.seen)
         assert eventually(lambda: named(served, "negative_ack") == mine)
     assert handled.seen[0] == mine and not acknowledged(served)

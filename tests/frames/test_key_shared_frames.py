@@ -9,15 +9,15 @@ import pytest
 from pyspark.sql import functions as F
 
 from pulsar_spark.broker.runner import Broker
+from pulsar_spark.client.model.enums import ConsumerCryptoFailureAction
 from pulsar_spark.frames import consume, publish
-from pulsar_spark.frames.deliveries import lane_frames
-from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange
-from pulsar_spark.frames.deliveries.lane_frames import read_lane
-from pulsar_spark.protocol.keys.hash_ranges import HASHES, SLOTS
-from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes
+from pulsar_spark.frames.consuming.call import Caller
+from pulsar_spark.frames.deliveries import named_entries
+from pulsar_spark.frames.deliveries.delivery import Delivery
+from pulsar_spark.frames.deliveries.named_entries import NamedEntries, stretches_of
+from pulsar_spark.frames.reading.payloads import Decoding
 from pulsar_spark.protocol.keys.sticky_key import sticky_key, sticky_key_hash
 from pulsar_spark.storage.delta.tables import AppendTable
-from pulsar_spark.storage.entries.key_hashes import read_hashes
 from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
@@ -180,49 +180,32 @@ def test_every_message_has_the_hash_the_broker_goes_by(spark, served):
     assert all(flags <= set(names) for names in columns), "who publishes these rows elsewhere keeps the keys"
 
 
-def test_of_a_lane_those_rows_are_read_that_have_its_hashes(spark, root, layout, monkeypatch):
-    """Hashes stored, computed from each kind of key, and those of no key; ranges that begin and end inside of files. Of
-    files in order of hash each stretch is read by itself where entries were delivered not equally often, so that Delta
-    reads them."""
-    monkeypatch.setattr(lane_frames, "LEAST_GAP", 1)
+def test_only_named_entries_are_read(spark, root, layout, monkeypatch):
+    """Of several files and redelivery counts, entries that lie scattered, with and without wide gaps between them."""
+    monkeypatch.setattr(named_entries, "LEAST_GAP", 100)
     topic = create_topic(layout, "t")
-    numbers = spark.range(0, 300, 1, 2).selectExpr("cast(id as string) payload", "concat('k', id % 90) partition_key")
-    publish(numbers, root, "t", sort_by_key=True)
+    numbers = spark.range(0, 6000, 1, 2).selectExpr("cast(id as string) payload", "concat('k', id % 90) partition_key")
     publish(numbers, root, "t")
-    publish(numbers.select("payload"), root, "t")
-    odd = [
-        {"publish_id": "f" * 32, "entry_id": at, "batch_size": 1, "partition": -1, "payload": b"odd"}
-        | {"publish_time": datetime(2026, 1, 1, tzinfo=UTC)}
-        | key
-        for at, key in enumerate(ODD_KEYS)
-    ]
-    AppendTable(topic.path).append(MESSAGES.rows(odd))
+    publish(numbers.limit(300), root, "t")
     number(layout, topic)
-    end = 900 + len(odd)
-    lanes = [
-        LaneHashes(SLOTS, (HashRange(0, 32767, 2, 1), HashRange(32768, 65535))),
-        LaneHashes(SLOTS, (HashRange(0, 32767, 2, 0),)),
-        LaneHashes(HASHES, tuple(HashRange(start, start + 40_000_000) for start in range(0, 2**31, 90_000_000))),
-        LaneHashes(HASHES, (HashRange(0, 2**31 - 1),)),
+    caller = Caller(
+        spark,
+        topic,
+        LedgerIndex(layout),
+        print,
+        ["payload"],
+        with_payload=True,
+        decoding=Decoding.checked(None, ConsumerCryptoFailureAction.FAIL),
+    )
+    chance = np.random.default_rng(3)
+    mine = np.sort(chance.choice(np.append(np.arange(2000), np.arange(4000, 6300)), 500, replace=False))
+    again, others = mine[::5], np.delete(mine, np.s_[::5])
+    held = [
+        NamedEntries(PositionRange(-1, int(at[0]), int(at[-1]), count), at, round)
+        for at, count, round in ((others[:200], 0, 7), (others[200:], 0, 8), (again, 2, 8))
     ]
-    ledgers = LedgerIndex(layout)
-    hashes = read_hashes(topic.path, ledgers.runs(topic.topic_id, -1, 0, end - 1))
-    whole, part = (0, end - 1), (250, 620)
-    cases = ((lanes[0], whole, 2), (lanes[0], part, 0), (lanes[1], part, 2), (lanes[2], whole, 2), (lanes[2], part, 0))
-    cases += ((lanes[3], whole, 2), (lanes[3], part, 0))
-    for lane, (first, last), redeliveries in cases:
-        mine = first + np.flatnonzero(lane.holds(hashes[first : last + 1]))
-        middle = int(mine[len(mine) // 2])
-        held = [
-            LaneRange(PositionRange(-1, int(mine[0]), middle - 1), lane, -1, 7),
-            LaneRange(PositionRange(-1, middle, int(mine[-1]), redeliveries), lane, -1, 8),
-        ]
-        chosen = read_lane(spark, topic, ledgers, lane, held, ["payload"], True)
-        assert chosen.columns == ["payload", "partition", "ledger_id", "position", "redelivery_count"]
-        are_asked = "sticky_key_hash" in chosen._jdf.queryExecution().executedPlan().toString()
-        assert are_asked == (lane != lanes[3]), "of a lane that has every hash no row is asked for its own"
-        read = read_lane(spark, topic, ledgers, lane, held, ["sticky_key_hash"], False)
-        rows = read.select("position", "sticky_key_hash", "redelivery_count").collect()
-        assert sorted(map(tuple, rows)) == [
-            (at, hashes[at], 0 if at < middle else redeliveries) for at in mine.tolist()
-        ]
+    delivery = Delivery(str(topic.name), topic.topic_id, "s", "c", 8, tuple(held))
+    rows = caller._stored(delivery, (), ["payload"]).select("position", "redelivery_count").collect()
+    expected = [*((at, 0) for at in others.tolist()), *((at, 2) for at in again.tolist())]
+    assert sorted(map(tuple, rows)) == sorted(expected)
+    assert len(stretches_of(held)) == 2

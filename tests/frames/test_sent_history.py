@@ -1,4 +1,4 @@
-"""What was delivered of a subscription, round by round: by positions, and by lanes."""
+"""What was delivered of a subscription, round by round: by ranges, and named entry by entry."""
 
 import pytest
 
@@ -6,7 +6,6 @@ from pulsar_spark.broker.committing.round_rows import PageRows, rows_of_round
 from pulsar_spark.frames.deliveries.delivery import Delivery
 from pulsar_spark.frames.sinks.sent_history import History
 from pulsar_spark.protocol.acknowledgement.cursor import Range
-from pulsar_spark.protocol.keys.hash_ranges import OwnedRange
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
@@ -15,10 +14,9 @@ from pulsar_spark.storage.ledgers.ledger_rows import ledger_rows
 from pulsar_spark.storage.ledgers.publishes import number_commit
 from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import LEDGERS, MESSAGES
-from tests.support.lanes import in_lanes, lanes_of
+from tests.support.named_entries import named
 
 HASHES = [10, 50_000, 20, 60_000, 30, 40_000, 40, 10]
-LANES = lanes_of(OwnedRange(0, 32767, "a"), OwnedRange(32768, 65535, "b"))
 
 
 @pytest.fixture
@@ -45,13 +43,11 @@ def topic(layout: Layout):
     return topic
 
 
-def commit(layout, topic, number: int, ranges: list[Range], *, by_lane: bool, mark_delete: int = -1) -> None:
+def commit(layout, topic, number: int, ranges: list[Range], *, is_named: bool, mark_delete: int = -1) -> None:
     key = CursorKey(topic.topic_id, -1, "s")
-    facts, pages = [], [PageRows(key, str(topic.name), 0, ranges)]
-    if by_lane:
-        facts, pages = in_lanes(key, str(topic.name), LANES, HASHES, ranges)
+    pages = named(key, str(topic.name), ranges) if is_named else [PageRows(key, str(topic.name), 0, ranges)]
     cursor = {"kind": "cursor", "topic": str(topic.name), "mark_delete_position": mark_delete, **key._asdict()}
-    rows = rows_of_round(number, [{"kind": "round"}, cursor, *facts], pages)
+    rows = rows_of_round(number, [{"kind": "round"}, cursor], pages)
     AppendTable(layout.broker_table("cursor_ledger")).append(rows)
 
 
@@ -59,13 +55,12 @@ def pending(consumer: str, number: int, *positions: int) -> list[Range]:
     return [Range(at, at, "pending", consumer, number, 0, None, None, 1) for at in positions]
 
 
-@pytest.mark.parametrize("by_lane", [False, True])
-def test_who_was_sent_which_entries(layout, topic, by_lane):
-    """The entries of others between the ends of a lane's range were not sent; a range below mark-delete is
-    forgotten."""
-    commit(layout, topic, 1, sorted(pending("a", 1, 0, 2, 4, 6) + pending("b", 1, 1, 3)), by_lane=by_lane)
+@pytest.mark.parametrize("is_named", [False, True])
+def test_who_was_sent_which_entries(layout, topic, is_named):
+    """The entries of others between the ends of a delivery were not sent; what is below mark-delete is forgotten."""
+    commit(layout, topic, 1, sorted(pending("a", 1, 0, 2, 4, 6) + pending("b", 1, 1, 3)), is_named=is_named)
     later = sorted(pending("a", 1, 2, 4, 6) + pending("b", 2, 5, 1, 3))
-    commit(layout, topic, 2, later, by_lane=by_lane, mark_delete=0)
+    commit(layout, topic, 2, later, is_named=is_named, mark_delete=0)
     history = History(layout, topic.topic_id, "s")
     history.read_up_to(2)
 

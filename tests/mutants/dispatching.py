@@ -142,18 +142,10 @@ MUTANTS = (
     Mutant(
         "owners-looked-up-once",
         "which messages are held by a former owner of their key is not found again after a join or leave",
-        "broker/key_shared/keyed_pages.py",
-        "if page.out is not None and page.out[0] is selector:",
-        "if page.out is not None:",
+        "broker/key_shared/keyed_codes.py",
+        "if known is not None and known[0] is self._selector:",
+        "if known is not None:",
         "tests/spec/key_shared/test_order.py::test_case",
-    ),
-    Mutant(
-        "lane-takes-what-is-gone",
-        "an entry whose key is lost counts as one without a key, and its lane forgets it",
-        "protocol/keys/lanes.py",
-        "return found if are_certain(len(found), entries) else found[~are_gone()[found]]",
-        "return found",
-        "pulsar_spark/protocol/keys/lanes.py::pulsar_spark.protocol.keys.lanes.known_entries",
     ),
     Mutant(
         "millisecond-early",

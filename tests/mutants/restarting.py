@@ -112,10 +112,10 @@ MUTANTS = (
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
     ),
     Mutant(
-        "snapshot-forgets-lanes",
-        "a snapshot forgets the ranges that a cursor keeps for each lane",
+        "snapshot-forgets-maps",
+        "a snapshot forgets what a cursor knows of its entries",
         "broker/committing/snapshots.py",
-        "            whole.add_lanes(cursor, cursor.lanes.lanes, [])",
+        "            whole.add_map(cursor)",
         "            pass",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
     ),

@@ -3,18 +3,15 @@ against the broker that wrote them, over random acknowledgements, moves and canc
 
 import random
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
-from pulsar_spark.protocol.acknowledgement.packing import packed
 from pulsar_spark.protocol.delays.delays import DUE_BASE, DUE_LANE, virtual
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.cursor_ledger.due_rows import by_position
-from pulsar_spark.storage.cursor_ledger.lane_ranges import exact_ranges
+from pulsar_spark.storage.cursor_ledger.exact_ranges import exact_ranges
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
-from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from pulsar_spark.views.backlog import read_backlog
 from tests.support.requests import On
@@ -30,7 +27,7 @@ def test_a_delivery_is_cut_into_stretches_of_its_positions():
         [
             {"first": 3, "last": 9, "consumer_id": "a", "entries": 2, "lane": "0"},
             {"first": virtual(0), "last": virtual(3), "consumer_id": "b", "lane": DUE_LANE, "page": DUE_BASE}
-            | {"positions": packed(np.array([8, 7, 2, 9]))},
+            | {"positions": [8, 7, 2, 9]},
         ]
     )
     for cut in (by_position(rows), pa.Table.from_batches([by_position(rows.to_batches()[0])])):
@@ -72,7 +69,7 @@ def test_rows_say_what_the_broker_knows(tmp_path, seed):
             engine.start()
         latest, index = read_latest(engine.layout), LedgerIndex(engine.layout)
         ((key, cursor),) = latest.cursors.items()
-        exact = list(exact_ranges(latest, key, index, read_topic(engine.layout, TOPIC).path))
+        exact = list(exact_ranges(latest, key, index))
         done = {at for held in exact if held.status == ACKNOWLEDGED for at in range(held.first, held.last + 1)}
         done |= set(range(cursor["mark_delete_position"] + 1))
         assert set(range(published)) - done == set(left), f"after minute {now}"

@@ -20,7 +20,7 @@ from pulsar_spark.broker.planning.planner import Planner
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.acknowledgement.packing import unpacked, unpacked_pairs
+from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
 from pulsar_spark.protocol.delays.instants import to_micros
 from pulsar_spark.protocol.redelivery.letters import (
     ATTEMPTS,
@@ -33,12 +33,10 @@ from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, pages_of
-from pulsar_spark.storage.cursor_ledger.lane_ranges import PageRange, exact, read_held
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import create_topic, prepare_root, resolve_topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.views.stats import Observation, partition_stats
@@ -168,9 +166,7 @@ class SparkEngine:
     def _deliveries(self, rows) -> list[Delivery]:
         topics = {topic_id: topic for topic, topic_id in self.topic_ids.items()}
         positions = {
-            (CursorKey(row["topic_id"], row["partition"], row["subscription"]), row["first"]): unpacked(
-                row["positions"]
-            )
+            (CursorKey(row["topic_id"], row["partition"], row["subscription"]), row["first"]): row["positions"]
             for row in rows.filter(pc.is_valid(rows["positions"])).to_pylist()
         }
         chunks = self._chunk_sets(rows)
@@ -185,8 +181,8 @@ class SparkEngine:
                 held.ack_set,
                 chunks.get((key, int(position))),
             )
-            for key, page, ranges in pages_of(rows.filter(pc.equal(rows["kind"], "range")))
-            for held in self._exact(key, page, [each for each in ranges if self._is_delivery(each)])
+            for key, _, ranges in pages_of(rows.filter(pc.equal(rows["kind"], "range")))
+            for held in filter(self._is_delivery, ranges)
             for position in positions.get((key, held.first), range(held.first, held.last + 1))
         ]
 
@@ -203,18 +199,10 @@ class SparkEngine:
     def _is_delivery(self, held: Range) -> bool:
         return held.status == PENDING and held.delivery_round == self.latest.round
 
-    def _exact(self, key: CursorKey, page: int, ranges: list[Range]) -> list[Range]:
-        """Ranges of a page as ranges of positions: those of a lane mean only some of them."""
-        if page not in self.latest.lanes[key]:
-            return ranges
-        of_page = [PageRange(page, held) for held in sorted(ranges)]
-        table = self.layout.topic(parse_topic_name(self.latest.cursors[key]["topic"]))
-        return [*exact(sorted(ranges), read_held(self.latest, key, LedgerIndex(self.layout), table, of_page))]
-
     def state(self, topic: str, partition: int, subscription: str) -> dict:
         key = CursorKey(self.topic_ids[topic], partition, subscription)
         cursor = self.latest.cursors[key]
-        ranges = sorted(held for page, all_ in self.latest.pages[key].items() for held in self._exact(key, page, all_))
+        ranges = sorted(self.latest.ranges(key))
         assert all(behind.first > held.last for held, behind in zip(ranges, ranges[1:])), f"ranges overlap: {ranges}"
         held_at, waits = due_rows.by_position(_in_micros(cursor), ranges, self.rounds.bundle.topic(topic), partition)
         waits |= {

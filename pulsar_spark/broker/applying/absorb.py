@@ -13,16 +13,12 @@ from pulsar_spark.broker.cursors.unacked import hold_back
 from pulsar_spark.broker.gathering.affected import Affected
 from pulsar_spark.broker.gathering.coded_work import CodedWork
 from pulsar_spark.broker.key_shared.key_shared import with_other_ranges
-from pulsar_spark.broker.key_shared.keyed_ranges import RangeWork
-from pulsar_spark.broker.key_shared.lane_form import page_of
-from pulsar_spark.broker.key_shared.lane_work import LaneWork
 from pulsar_spark.broker.planning.work import Outcome, Work
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, Range
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.delays.delays import is_virtual
-from pulsar_spark.protocol.entries.entry_ranges import ranges_of as ranges_of_entries
 
 
 def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome], limit: int) -> RoundRows:
@@ -40,9 +36,9 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome
             written = {page.page for page in rows.pages if page.key == cursor.key}
             rows.add_pages(cursor, [page for page in cursor.pages if page.held and page.first not in written], [])
             if cursor.entries is not None:
-                rows.add_entries(cursor, ranges_of_entries(cursor.entries))
+                rows.add_map(cursor)
         if changes.dropped_pages:
-            kept = {page.first for page in cursor.pages} | {*map(page_of, cursor.lanes.lanes if cursor.lanes else ())}
+            kept = {page.first for page in cursor.pages}
             rows.add_pages(cursor, [], [page for page in changes.dropped_pages if page not in kept])
         if changes.is_changed:
             if cursor.chunked:
@@ -66,13 +62,8 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -
         draft.of(cursor).is_changed = True
 
 
-def _absorb_cursor(
-    changes: CursorDraft, affected: Affected | LaneWork | RangeWork | CodedWork, outcome: Outcome, rows: RoundRows
-) -> None:
+def _absorb_cursor(changes: CursorDraft, affected: Affected | CodedWork, outcome: Outcome, rows: RoundRows) -> None:
     cursor = changes.cursor
-    if isinstance(affected, LaneWork | RangeWork):
-        _absorb_lanes(changes, affected, outcome, rows)
-        return
     if isinstance(affected, CodedWork):
         _absorb_coded(changes, affected, outcome, rows)
         return
@@ -119,27 +110,6 @@ def _at_positions(cursor: Cursor, ranges: Iterable[Range]) -> Iterator[Range]:
             yield held
 
 
-def _absorb_lanes(changes: CursorDraft, work: LaneWork | RangeWork, outcome: Outcome, rows: RoundRows) -> None:
-    cursor = changes.cursor
-    rows.facts += dead_letter_rows(cursor, work.dead(outcome.ranges))
-    rows.delivered += outcome.delivered
-    rows.acknowledged += work.acknowledged(outcome.ranges)
-    before, lanes = cursor.mark_delete, [*cursor.lanes.lanes]
-    stored = work.store(outcome.ranges)
-    if not cursor.is_key_shared:  # the last consumer left, so its entries are adjacent again
-        cursor.stored(work.form)
-        cursor.keep_exact()
-        cursor.advance_read_position()
-        changes.dropped_pages += map(page_of, lanes)
-        changes.is_rewritten = changes.is_changed = True
-    elif stored.changed or stored.gone or work.form.base - 1 != before:
-        changes.is_changed = True
-        rows.add_lanes(cursor, *stored)
-        cursor.stored(work.form)
-        cursor.advance_read_position()
-    _store(changes, outcome)
-
-
 def _absorb_coded(changes: CursorDraft, work: CodedWork, outcome: Outcome, rows: RoundRows) -> None:
     """Store the result of a cursor whose entries are kept as a map."""
     cursor, before = changes.cursor, changes.cursor.mark_delete
@@ -147,9 +117,10 @@ def _absorb_coded(changes: CursorDraft, work: CodedWork, outcome: Outcome, rows:
     rows.delivered += outcome.delivered
     rows.acknowledged += work.acknowledged(outcome.ranges)
     changed = work.store(outcome.ranges)
-    cursor.coded()
+    if changed.ranges or cursor.entries.mark_delete != before:
+        cursor.coded()
+        changes.is_changed = True
     cursor.advance_read_position()
-    changes.is_changed |= bool(changed) or cursor.mark_delete != before
     if not changes.is_rewritten:
         rows.add_entries(cursor, changed)
     _store(changes, outcome)

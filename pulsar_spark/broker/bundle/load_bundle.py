@@ -17,7 +17,6 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.broker.delays.due_lane import DueLane
 from pulsar_spark.broker.key_shared.key_shared import restore
-from pulsar_spark.broker.key_shared.lane_form import Lane, LaneForm, lane_of
 from pulsar_spark.broker.letters.waiting_letters import WaitingLetters
 from pulsar_spark.broker.requests.reading import read_places
 from pulsar_spark.broker.requests.request import places_of
@@ -178,12 +177,7 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     cursor.dead_letters = {name: value for name, value in properties.items() if name not in RULES}
     _load_consumers(bundle, cursor, latest.consumers[key])
     restore(cursor, row, latest.consumers[key])
-    lanes = latest.lanes[key]
-    if lanes:
-        found = {lane_of(page): Lane(hashes, sorted(latest.pages[key][page])) for page, hashes in lanes.items()}
-        hashes = bundle.topics[cursor.topic].hashes(key.partition)
-        cursor.load_lanes(LaneForm(hashes, cursor.mark_delete + 1, found))
-    elif None in latest.pages[key]:
+    if None in latest.pages[key]:
         cursor.load_entries(latest.pages[key][None].entries)
     else:
         cursor.load_pages(latest.pages[key])

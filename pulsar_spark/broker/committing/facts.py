@@ -4,7 +4,7 @@ Missing columns are null, and round_rows adds ``round``. table_specs.CURSOR_LEDG
 storage.cursor_ledger knows which row replaces which.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.cursors.consumer import Consumer
@@ -12,7 +12,6 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.acknowledgement.packing import packed_stretches
 from pulsar_spark.protocol.delays.delays import Checkpoint, number_at
-from pulsar_spark.protocol.keys.lanes import LaneHashes
 from pulsar_spark.protocol.policies.compaction import IS_READ_COMPACTED
 from pulsar_spark.protocol.redelivery.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
 from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
@@ -151,20 +150,6 @@ def removed_consumer_row(cursor: Cursor, consumer: Consumer, why: str) -> dict:
         client_id=consumer.client_id,
         is_removed=True,
         text=why,
-    )
-
-
-def lane_row(cursor: Cursor, page: int, lane: int, hashes: LaneHashes, ranges: Sequence[Range]) -> dict:
-    """One row per written lane, which is a page of the ranges of the same round; its hashes say which entries they
-    mean."""
-    return dict(
-        _of(cursor, "page"),
-        page=page,
-        lane=str(lane),
-        first=ranges[0].first,
-        last=ranges[-1].last,
-        hash_ranges=[range_._asdict() for range_ in hashes.ranges],
-        properties=[("axis_size", str(hashes.axis.size)), ("axis_start", str(hashes.axis.start))],
     )
 
 

@@ -8,14 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.broker.committing.facts import lane_row, removed_page_row
+from pulsar_spark.broker.committing.facts import removed_page_row
 from pulsar_spark.broker.cursors.pages import Page
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.key_shared.lane_form import Lane, page_of
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from pulsar_spark.protocol.acknowledgement.packed_ranges import TAIL, PackedRanges, joined, used_numbers
-from pulsar_spark.protocol.acknowledgement.packing import packed
 from pulsar_spark.protocol.delays.delays import is_virtual, lane_name
+from pulsar_spark.protocol.entries.entry_ranges import StateRows, state_rows
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.ledgers.packed_columns import null_column
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -26,8 +25,9 @@ _BLOCK_ROWS = 65_536
 class PageRows(NamedTuple):
     """The ranges of a cursor's page, by position, one row each.
 
-    ``lane`` names its lane, if any. By first place, ``positions`` packs those of due lane ranges, and ``chunks`` the
-    chunked messages in deliveries. ``has_row`` adds the page's own row, which is otherwise among the facts.
+    ``lane`` names its lane, if any. By first place, ``positions`` has the entries that ranges mean, if not all between
+    their ends, and ``chunks`` the packed chunked messages in deliveries. ``has_row`` adds the page's own row, which is
+    otherwise among the facts.
     """
 
     key: CursorKey
@@ -35,7 +35,7 @@ class PageRows(NamedTuple):
     page: int | None
     ranges: Sequence[Range]
     lane: str | None = None
-    positions: Mapping[int, bytes] | None = None
+    positions: Mapping[int, np.ndarray] | None = None
     chunks: Mapping[int, bytes | None] | None = None
     has_row: bool = False
 
@@ -51,20 +51,15 @@ class RoundRows:
         self.delivered = 0
         """Messages given out."""
 
-    def add_lanes(self, cursor: Cursor, changed: dict[int, Lane], gone: list[int]) -> None:
-        """Add *changed* and removed lanes of a cursor."""
-        self.facts += [removed_page_row(cursor, page_of(lane)) for lane in gone]
-        for number, lane in changed.items():
-            self.facts.append(lane_row(cursor, page_of(number), number, lane.hashes, lane.ranges))
-            chunks = self._chunks(cursor, lane.ranges)
-            self.pages.append(
-                PageRows(cursor.key, cursor.topic, page_of(number), lane.ranges, str(number), chunks=chunks)
-            )
+    def add_entries(self, cursor: Cursor, said: StateRows) -> None:
+        """Add rows that replace what was said of their entries."""
+        if said.ranges:
+            self.pages.append(PageRows(cursor.key, cursor.topic, None, said.ranges, positions=said.positions))
 
-    def add_entries(self, cursor: Cursor, ranges: Sequence[Range]) -> None:
-        """Add ranges that replace what was said of their entries."""
-        if ranges:
-            self.pages.append(PageRows(cursor.key, cursor.topic, None, ranges))
+    def add_map(self, cursor: Cursor) -> None:
+        """Add all that is known of the entries of a cursor."""
+        entries = cursor.entries
+        self.add_entries(cursor, state_rows(entries.everything(), entries.codes, entries.mark_delete))
 
     def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
         self.facts += [removed_page_row(cursor, first) for first in gone]
@@ -82,9 +77,9 @@ class RoundRows:
             for page in changed
         ]
 
-    def _positions(self, cursor: Cursor, page: Page) -> dict[int, bytes]:
-        """The packed positions of due lane ranges delivered in this round."""
-        return {held.first: packed(cursor.due.positions_of(held)) for held in page.held if self._is_delivered(held)}
+    def _positions(self, cursor: Cursor, page: Page) -> dict[int, np.ndarray]:
+        """The positions of due lane ranges delivered in this round."""
+        return {held.first: cursor.due.positions_of(held) for held in page.held if self._is_delivered(held)}
 
     def _chunks(self, cursor: Cursor, ranges: Iterable[Range]) -> dict[int, bytes | None] | None:
         """The packed chunked messages in ranges delivered in this round."""
@@ -132,10 +127,23 @@ def _rows_of_ranges(round_number: int, pages: list[PageRows], ranges: PackedRang
     used, which = used_numbers(ranges.which, len(ranges.tails))
     for name, values in zip(TAIL, zip(*(ranges.tails[number] for number in used.tolist()))):
         columns[name] = _Chosen(values, which)
-    for name in ("positions", "chunks"):
-        if any(getattr(page, name) for page in pages):
-            columns[name] = [(getattr(page, name) or {}).get(held.first) for page in pages for held in page.ranges]
+    if any(page.chunks for page in pages):
+        columns["chunks"] = [(page.chunks or {}).get(held.first) for page in pages for held in page.ranges]
+    if any(page.positions for page in pages):
+        columns["positions"] = _lists(pages)
     return _rows_of_pages(round_number, "range", pages, columns, [len(page.ranges) for page in pages])
+
+
+def _lists(pages: list[PageRows]) -> pa.ListArray:
+    """The positions that each range of *pages* names."""
+    nothing, found = np.empty(0, np.int64), []
+    for page in pages:
+        named = page.positions
+        found += [named.get(range_.first) for range_ in page.ranges] if named else [None] * len(page.ranges)
+    offsets = np.cumsum([0, *(0 if each is None else len(each) for each in found)])
+    values = np.concatenate([nothing, *(each for each in found if each is not None)])
+    is_null = np.array([each is None for each in found])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values), mask=pa.array(is_null))
 
 
 class _Chosen(NamedTuple):
@@ -154,7 +162,7 @@ def _rows_of_pages(
     round_number: int,
     kind: str,
     pages: list[PageRows],
-    columns: Mapping[str, "np.ndarray | list | _Chosen"],
+    columns: Mapping[str, "np.ndarray | list | pa.ListArray | _Chosen"],
     counts: list[int],
 ) -> pa.Table:
     """Rows of one kind, *counts* for each page, with *columns*."""
@@ -169,6 +177,8 @@ def _rows_of_pages(
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
         if field.name in columns:
             values = columns[field.name]
+            if isinstance(values, pa.ListArray):
+                return values.cast(field.type)
             return values.array(field.type) if isinstance(values, _Chosen) else pa.array(values, field.type)
         if field.name == "page":
             of_pages = pa.array([page.page for page in pages], field.type)

@@ -11,7 +11,6 @@ from pulsar_spark.broker.committing.facts import (
 )
 from pulsar_spark.broker.committing.round_rows import RoundRows
 from pulsar_spark.broker.requests.request import places_of
-from pulsar_spark.protocol.entries.entry_ranges import ranges_of
 
 SNAPSHOT_EVERY = 50
 RANGES_A_SNAPSHOT = 100_000
@@ -28,7 +27,6 @@ def is_snapshot_due(bundle: Bundle, number: int) -> bool:
     cursors = bundle.cursors.values()
     ranges = AS_RANGES * sum(1 + len(cursor.consumers) for cursor in cursors)
     ranges += sum(int(cursor.pages.sizes.sum()) for cursor in cursors)
-    ranges += sum(1 for cursor in cursors if cursor.lanes for _ in cursor.lanes.every_range())
     ranges += sum(cursor.entries.stretches for cursor in cursors if cursor.entries is not None)
     return number % (SNAPSHOT_EVERY * max(1, ranges // RANGES_A_SNAPSHOT)) == 0
 
@@ -56,7 +54,5 @@ def everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
         whole.add_pages(cursor, [page for page in cursor.pages if page.held], [])
         if cursor.entries is not None:
             cursor.entries.rest()
-            whole.add_entries(cursor, ranges_of(cursor.entries))
-        if cursor.lanes:
-            whole.add_lanes(cursor, cursor.lanes.lanes, [])
+            whole.add_map(cursor)
     return whole

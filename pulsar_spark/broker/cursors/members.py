@@ -72,7 +72,7 @@ class Members(RequestHandler):
         has_waited = not cursor.consumers and cursor.subscription_type is None
         cursor.subscription_type = wanted
         if has_waited:
-            self._change_lanes(cursor)
+            self._honour_or_not(cursor)
         if "max_redeliver_count" in dead_letters:
             cursor.dead_letters = dead_letters
         self.bundle.lease_ms[client_id] = lease_ms
@@ -88,11 +88,9 @@ class Members(RequestHandler):
                 self.mark_deleted(cursor, state.first_position(cursor.key.partition) - 1)
             self.draft.of(cursor).is_changed = True
 
-    def _change_lanes(self, cursor: Cursor) -> None:
+    def _honour_or_not(self, cursor: Cursor) -> None:
         """The first consumer decides whether deliver times count."""
         draft = self.draft.of(cursor)
-        if cursor.lanes:
-            return
         if honours_delays(self.bundle, cursor):
             wait_again(self.bundle, draft, self.draft.wall)
         else:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pulsar_spark.broker.cursors.pages import Page, Pages, chunks, most_ranges
-from pulsar_spark.broker.key_shared.lane_form import LaneForm
 from pulsar_spark.protocol.acknowledgement.cursor import Range, take_acknowledged
 from pulsar_spark.protocol.acknowledgement.packed_ranges import PackedRanges
 from pulsar_spark.protocol.delays.delays import APART_BASE, DUE_BASE, place_apart
@@ -31,8 +30,6 @@ class PagedRanges:
         self.pages = Pages()
         self.entries: EntryMap | None = None
         """What is known of its entries where it is kept as a map; then there are no pages."""
-        self.lanes: LaneForm | None = None
-        """Its ranges where they are kept by lane; then there are no pages."""
         self.due: DueLane | None = None
         """What it keeps of delayed entries, once it has met any; then ``mark_delete`` passes over those."""
         self.chunked: Chunked | None = None
@@ -65,8 +62,6 @@ class PagedRanges:
         """The range with *position*; None up to mark-delete, and without a state."""
         if self.entries is not None:
             return next(iter(ranges_of(self.entries, position, position)), None)
-        if self.lanes:
-            return self.lanes.find(position)
         index = self.page_index(position)
         page = self.pages[index] if 0 <= index < len(self.pages) else None
         at = bisect_right(page.held, position, key=itemgetter(0)) - 1 if page else -1

@@ -1,5 +1,5 @@
 """What the broker keeps in memory between rounds: the cursors of its bundle and their consumers. Entries are in
-a map (protocol.entries) or in ranges: by page (see pages), or by lane on Key_Shared with very many (see lane_form)."""
+a map (protocol.entries), or in ranges by page (see pages)."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,8 +10,6 @@ import numpy as np
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.paged_ranges import PagedRanges
 from pulsar_spark.broker.cursors.pages import NEVER, Pages
-from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
-from pulsar_spark.broker.key_shared.lane_form import LaneForm, page_of
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.delays.delays import DUE_BASE
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, EntryState
@@ -49,6 +47,8 @@ class Cursor(PagedRanges):
         self.key_shared: KeySharedRules | None = None
         self.recently_joined: dict[str, int] = {}
         self.selector: Selector | None = None
+        self.elsewhere: tuple[Selector, np.ndarray] | None = None
+        """Where entries lay, by a selector, that others than their owners have; see keyed_codes."""
         self.msg_out_counter = self.msg_redeliver_counter = 0
         self.nothing_found_at: tuple | None = None
         """How things stood when a Key_Shared round found nothing to hand out (see candidates)."""
@@ -125,8 +125,6 @@ class Cursor(PagedRanges):
 
     def ranges(self) -> Iterator[Range]:
         """Exact ranges by position, without the due lane."""
-        if self.lanes:
-            yield from self.lanes.ranges()
         yield from self.ranges_between(0, DUE_BASE)
 
     def acknowledged(self) -> Iterator[tuple[int, int]]:
@@ -152,10 +150,8 @@ class Cursor(PagedRanges):
     @property
     def first_untouched(self) -> int:
         """The position after everything that was delivered or acknowledged."""
-        if self.lanes:
-            return max(self.read_position, self.lanes.end)
         if self.entries is not None:
-            return max(self.read_position, 1 + max((held.last for held in self.ranges()), default=-1))
+            return max(self.read_position, self.entries.last_known + 1)
         pages = self.pages[: self.place_of_page(DUE_BASE)]
         last = next((page.held[-1].last for page in reversed(pages) if page.held), -1)
         return max(self.read_position, last + 1)
@@ -174,10 +170,9 @@ class Cursor(PagedRanges):
 
     def clear(self) -> list[int | None]:
         """Drop all ranges; returns the dropped pages, None for the map of entries."""
-        dropped = [*(page.first for page in self.pages), *map(page_of, self.lanes.lanes if self.lanes else ())]
-        dropped += [] if self.entries is None else [None]
+        dropped = [*(page.first for page in self.pages), *([] if self.entries is None else [None])]
         self.changes += 1
-        self.pages, self.lanes, self.entries, self.unacked = Pages(), None, None, Counter()
+        self.pages, self.entries, self.unacked = Pages(), None, Counter()
         return dropped
 
     def keep_by_code(self) -> list[int | None]:
@@ -214,13 +209,6 @@ class Cursor(PagedRanges):
             if state.status == status and code < len(counts) and counts[code]:
                 yield int(counts[code]), state
 
-    def keep_by_lane(self, hashes: EntryHashes) -> list[int]:
-        """Keep ranges by lane from now on; returns dropped pages. Lanes are made at the next store."""
-        lanes, unacked = LaneForm.of_ranges(hashes, self.mark_delete + 1, self.ranges()), self.unacked
-        dropped = self.clear()
-        self.lanes, self.unacked = lanes, unacked
-        return dropped
-
     def keep_exact(self) -> list[int]:
         """Keep exact ranges from now on; returns dropped pages."""
         ranges = list(self.ranges())
@@ -228,37 +216,24 @@ class Cursor(PagedRanges):
         self.replace(set(), ranges)
         return dropped
 
-    def load_lanes(self, lanes: LaneForm) -> None:
-        self.lanes, self.unacked = lanes, lanes.unacked()
-
-    def stored(self, lanes: LaneForm) -> None:
-        """Update mark-delete and counts after a store of its lanes."""
-        self.changes += 1
-        self.mark_delete, self.unacked = lanes.base - 1, lanes.unacked()
-        self.read_position = max(self.read_position, self.mark_delete + 1)
-
     def returns_at(self) -> Iterator[int]:
-        """When pending entries come back: the earliest of each page, or of all lanes."""
+        """When pending entries come back: the earliest of each page, or of each state."""
         if self.entries is not None:
             return (state.due_time for _, state in self._counted_states(PENDING) if state.due_time is not None)
-        if self.lanes is None and not self.pages:
-            return iter(())
-        dues = self.pages.returns_at.tolist() if self.lanes is None else [self.lanes.returns_at()]
+        dues = self.pages.returns_at.tolist() if self.pages else ()
         return (due for due in dues if due is not None and due < NEVER)
 
     def replays_at(self) -> Iterator[int]:
-        """When ranges may be delivered again, 0 for now: the earliest of each page, or all of lanes."""
+        """When entries may be delivered again, 0 for now: the earliest of each page, or of each state."""
         if self.entries is not None:
             return (state.due_time or 0 for _, state in self._counted_states(REPLAY))
-        if self.lanes is None and not self.pages:
-            return iter(())
-        dues = self.pages.replays_at.tolist() if self.lanes is None else self.lanes.replays_at()
+        dues = self.pages.replays_at.tolist() if self.pages else ()
         return (due for due in dues if due is not None and due < NEVER)
 
     def next_replay(self, wall: int) -> int | None:
         """When, after *wall*, something may be delivered again. On Key_Shared also in pages with entries that may go
         already, as others may own the rest."""
-        if self.is_key_shared and self.lanes is None and self.entries is None:
+        if self.is_key_shared and self.entries is None:
             dues = (page.next_replay(wall) for page in self.pages)
         else:
             dues = (due for due in self.replays_at() if due > wall)
@@ -266,10 +241,6 @@ class Cursor(PagedRanges):
 
     def advance_read_position(self) -> None:
         """Move the read position to the first unread entry."""
-        if self.lanes:
-            # From mark-delete on: an entry deleted since is in no lane any more, and unread again.
-            self.read_position = self.lanes.first_unread(self.lanes.base)
-            return
         if self.entries is not None:
             at = max(self.read_position, self.mark_delete + 1)
             self.read_position = self.entries.first_of([UNREAD_CODE], at, max(at, self.entries.end))

@@ -18,7 +18,7 @@ def waiting(bundle: Bundle, changes: CursorDraft, first: int, last: int, wall: i
     at them, else their own."""
     cursor = changes.cursor
     topic = bundle.topics[cursor.topic]
-    if not honours_delays(bundle, cursor) or cursor.lanes:
+    if not honours_delays(bundle, cursor):
         return []
     if cursor.due is None:
         meet(bundle, changes, first, last, wall)

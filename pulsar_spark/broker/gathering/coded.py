@@ -1,4 +1,4 @@
-"""A round of an Exclusive, Failover or Shared cursor whose entries are kept as a map of codes.
+"""A round of a cursor whose entries are kept as a map of codes; coded_by_key adds what Key_Shared asks.
 
 What requests say of entries, what comes back and what may go out are found in the map and brought in dealing order:
 first what cannot be dealt in this round, whatever the positions, then what may come again and what was never delivered,
@@ -13,14 +13,14 @@ import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.consumer import Consumer
-from pulsar_spark.broker.gathering.coded_work import CodedWork, Listed, Stretch
+from pulsar_spark.broker.gathering.coded_work import CodedWork, Labelled, Listed, Stretch
 from pulsar_spark.broker.gathering.unread_run import UnreadRun
 from pulsar_spark.broker.gathering.unread_runs import MAX_ROUND_ENTRIES
 from pulsar_spark.broker.gathering.unread_slices import delayed_unread, deliver_time
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.protocol.acknowledgement.ack_set import is_empty
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY, Range
-from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, inside, ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, inside
 from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, UNREAD_CODE, EntryState
 
 ONE_BY_ONE = 1 << 18
@@ -43,7 +43,7 @@ class _Returned(NamedTuple):
 class New(NamedTuple):
     """Entries never delivered, of one batch size and deliver time."""
 
-    part: Stretch | Listed
+    part: Stretch | Listed | Labelled
     batch_size: int
     due_time: int | None
 
@@ -55,28 +55,34 @@ class Coded:
         self._bundle, self._draft, self._changes, self._cursor = bundle, draft, changes, changes.cursor
         self._entries = changes.cursor.entries
         self._permits = sum(consumer.permits for consumer in takers)
-        self._parts: list[Stretch | Listed] = []
+        self._parts: list[Stretch | Listed | Labelled] = []
         self._places = 0
         self.planned: list[Range] = []
         self.acks: list[tuple[int, int]] = []
         self.ack_sets: list[tuple[int, int, tuple[int, ...]]] = []
         self.returns: list[Return] = []
+        self.rows: list[tuple] = []
+        """Of :attr:`planned`, the columns of a range of the plan."""
         self.new: list[UnreadRun] = []
         self.first_new = 0
+        self._line: tuple[str | None, bool | None] = None, None
+        """The line of the entries that are added now, and whether they are held; neither but on Key_Shared."""
 
     def plan(self) -> CodedWork:
         """Work out the rows."""
         self._add_acknowledged()
-        may_go = self._add_what_stays()
+        self._add_what_may_go(self._add_what_stays())
+        return CodedWork(self._entries, self.planned, self._parts)
+
+    def _add_what_may_go(self, known: np.ndarray) -> None:
+        """Add the entries at *known* that may be dealt again, and those that may be dealt the first time."""
         new = self._new_parts()
-        self.first_new = self._places + int(np.searchsorted(may_go, self._cursor.read_position))
-        for part in self._in_dealing_order(may_go, new):
+        self.first_new = self._places + int(np.searchsorted(known, self._cursor.read_position))
+        for part in self._in_dealing_order(known, new):
             if isinstance(part, New):
-                self.new.append(UnreadRun(self._places, self._places + part.part.places - 1, *part[1:]))
-                self._add_part(part.part)
+                self._add_new(part)
             else:
                 self._add_known(part)
-        return CodedWork(self._entries, self.planned, self._parts)
 
     # What is acknowledged
 
@@ -92,7 +98,7 @@ class Coded:
         """The codes of deliveries that consumers acknowledge, each with the stretches of it."""
         found: dict[int, list[tuple[int, int]]] = {}
         for first, last, consumer_id, number in self._changes.delivered_acks:
-            for code, state in self._pending.items():
+            for code, state in self.pending.items():
                 if (state.consumer_id, state.delivery_round) == (consumer_id, number):
                     found.setdefault(code, []).append((first, min(last, self._entries.end - 1)))
         return {code: list(Positions(sorted(spans))) for code, spans in found.items()}
@@ -116,7 +122,8 @@ class Coded:
         if self._places > first:
             self.acks.append((first, self._places - 1))
 
-    def _are_acked(self, positions: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    def are_acked(self, positions: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Which of the entries at ascending *positions*, which have *codes*, are acknowledged, also by requests."""
         if not len(positions):
             return np.zeros(0, bool)
         found = inside(positions, self._acked) | (positions <= self._entries.mark_delete)
@@ -128,7 +135,7 @@ class Coded:
 
     @cached_property
     def _known(self) -> dict[int, EntryState]:
-        """The codes that entries have, but for those of all cursors, and what they mean."""
+        """The codes that entries have, but for unread and acknowledged ones, and what they mean."""
         counts = self._entries.counts
         known = self._entries.codes.known()
         return {
@@ -136,41 +143,43 @@ class Coded:
         }
 
     @cached_property
-    def _pending(self) -> dict[int, EntryState]:
+    def pending(self) -> dict[int, EntryState]:
+        """The codes of pending entries."""
         return {code: state for code, state in self._known.items() if state.status == PENDING}
 
     @cached_property
-    def _returned(self) -> _Returned:
+    def returned(self) -> _Returned:
         """What holders give back by name; of several requests for one entry the last one counts (4.16, 4.21)."""
-        requests = [*self._changes.returns, *self._tails()]
-        if not requests:
+        returns, tails = self._changes.returns, list(self._tails())
+        if not returns and not tails:
             return _Returned(NO_POSITIONS, NO_POSITIONS, np.empty(0, bool))
-        firsts, lasts = as_array(each[:2] for each in requests)
-        positions = expanded(firsts, lasts)
-        numbers = np.repeat(np.arange(len(requests)), lasts - firsts + 1)
+        firsts, lasts = as_array(each[:2] for each in returns)
+        positions = np.concatenate([expanded(firsts, lasts), *(positions for positions, _ in tails)])
+        counts = [*(lasts - firsts + 1).tolist(), *(len(positions) for positions, _ in tails)]
+        requests = [each[2:] for each in returns] + [(consumer_id, self._draft.now, True) for _, consumer_id in tails]
+        numbers = np.repeat(np.arange(len(requests)), counts)
         order = np.lexsort((numbers, positions))
         positions, numbers = positions[order], numbers[order]
         codes = self._entries.at(positions)
         consumers: dict[str, int] = {}
-        whose = np.array([consumers.setdefault(each.consumer_id, len(consumers)) for each in requests])[numbers]
+        whose = np.array([consumers.setdefault(each[0], len(consumers)) for each in requests])[numbers]
         holders = np.full(len(self._entries.codes), -1)
-        for code, state in self._pending.items():
+        for code, state in self.pending.items():
             holders[code] = consumers.get(state.consumer_id, -1)
-        is_its = (holders[codes] == whose) & ~self._are_acked(positions, codes)
+        is_its = (holders[codes] == whose) & ~self.are_acked(positions, codes)
         positions, numbers = positions[is_its], numbers[is_its]
         is_last = np.append(positions[1:] != positions[:-1], True)[: len(positions)]
         positions, numbers = positions[is_last], numbers[is_last]
-        dues, unseen = (np.array([each[at] for each in requests])[numbers] for at in (3, 4))
+        dues, unseen = (np.array([each[at] for each in requests])[numbers] for at in (1, 2))
         return _Returned(positions, dues, unseen)
 
-    def _tails(self) -> Iterable[Return]:
-        """What comes back unseen of what consumers were sent from a round on."""
+    def _tails(self) -> Iterable[tuple[np.ndarray, str]]:
+        """Where entries lie that come back unseen, of what consumers were sent from a round on, and who had them."""
         for consumer_id, number, first in self._changes.tails:
-            for code, state in self._pending.items():
+            for code, state in self.pending.items():
                 if state.consumer_id == consumer_id and state.delivery_round >= number:
                     since = first if state.delivery_round == number else 0
-                    positions = self._entries.where([code], since, self._entries.end - 1)
-                    yield from (Return(*span, consumer_id, self._draft.now, True) for span in ranges_of(positions))
+                    yield self._entries.where([code], since, self._entries.end - 1), consumer_id
 
     @cached_property
     def _leaving(self) -> list[int]:
@@ -180,48 +189,50 @@ class Coded:
         gone = changes.left | changes.redelivered
         found = [
             code
-            for code, state in self._pending.items()
+            for code, state in self.pending.items()
             if state.consumer_id in gone or (state.due_time is not None and state.due_time <= now)
         ]
-        is_rewound = self._cursor.is_single_active and (found or len(self._returned.positions))
-        return list(self._pending) if is_rewound else found
+        is_rewound = self._cursor.is_single_active and (found or len(self.returned.positions))
+        return list(self.pending) if is_rewound else found
 
     @cached_property
-    def _left_of_batches(self) -> np.ndarray:
+    def left_of_batches(self) -> np.ndarray:
         """Where entries lie that requests acknowledge in part, ascending."""
         named = sorted(position for position, left in self._changes.ack_sets.items() if not is_empty(left))
         if not named:
             return NO_POSITIONS
         positions = np.array(named, np.int64)
-        return positions[~self._are_acked(positions, self._entries.at(positions))]
+        return positions[~self.are_acked(positions, self._entries.at(positions))]
 
     def _add_what_stays(self) -> np.ndarray:
         """Add what comes back and cannot be dealt in this round; the positions, ascending, of what may be."""
-        returned, last = self._returned, self._entries.end - 1
-        deals = self._permits > 0
-        comes_now = returned.dues <= self._draft.now
-        leaving = self._entries.where(self._leaving, 0, last) if deals or len(returned.positions) else NO_POSITIONS
-        if len(leaving):
-            leaving = leaving[~self._are_acked(leaving, self._entries.at(leaving))]
-        parts = [self._left_of_batches]
-        if deals:
-            parts += [returned.positions[comes_now], leaving, self._offered()]
-        elif len(returned.positions):
-            parts.append(leaving[~np.isin(leaving, returned.positions)])
-        parts = [part for part in parts if len(part)]
-        may_go = np.unique(np.concatenate(parts)) if parts else NO_POSITIONS
+        returned, deals = self.returned, self._permits > 0
         if not deals and not len(returned.positions):
             self._add_leaving()
+            return self.left_of_batches
+        leaving = self._entries.where(self._leaving, 0, self._entries.end - 1)
+        if len(leaving):
+            leaving = leaving[~self.are_acked(leaving, self._entries.at(leaving))]
+        parts = [self.left_of_batches]
+        if deals:
+            comes = _union((leaving, returned.positions[returned.dues <= self._draft.now]))
+            parts += [self._may_be_dealt(comes), self._offered()]
+        may_go = _union(parts)
+        self._add_by_code(leaving[~np.isin(leaving, may_go) & ~np.isin(leaving, returned.positions)])
         self._add_returned(returned.where(~np.isin(returned.positions, may_go)))
         return may_go
 
+    def _may_be_dealt(self, comes: np.ndarray) -> np.ndarray:
+        """Those of the entries that come back now which may be dealt in this round."""
+        return comes
+
     def _add_leaving(self) -> None:
         """Add the codes all of whose entries come back, to be dealt to nobody in this round."""
-        apart = [(position, position) for position in self._left_of_batches.tolist()]
+        apart = [(position, position) for position in self.left_of_batches.tolist()]
         for code in self._leaving:
             if self._acked or self._answered or apart:
                 positions = self._entries.where([code], 0, self._entries.end - 1)
-                is_apart = self._are_acked(positions, np.full(len(positions), code)) | inside(positions, apart)
+                is_apart = self.are_acked(positions, np.full(len(positions), code)) | inside(positions, apart)
                 self._add_by_code(positions[~is_apart])
             else:
                 self._add_stretch(code, self._entries.mark_delete + 1, self._entries.end - 1)
@@ -242,26 +253,34 @@ class Coded:
             self._add_part(Listed(positions))
 
     def _add_return(self, first: int, last: int, code: int, due: int, is_unseen: bool) -> None:
-        self.returns.append(Return(first, last, self._pending[code].consumer_id, due, is_unseen))
+        self.returns.append(Return(first, last, self.pending[code].consumer_id, due, is_unseen))
 
     def _offered(self) -> np.ndarray:
         """Where the entries lie that may be delivered again now, as many as permits allow: first by the time they
         waited for, then by position."""
+        ripe, found, left = self._ripe(), [NO_POSITIONS], self._permits
+        for due in sorted(ripe):
+            if left <= 0:
+                break
+            positions = self._where_left(ripe[due])[:left]
+            left -= len(positions)
+            found.append(positions)
+        return np.concatenate(found)
+
+    def _ripe(self) -> dict[int, list[int]]:
+        """The codes of entries that may be delivered again now, by the time they waited for; 0 for none."""
         wall, single = self._draft.wall, self._cursor.is_single_active
         ripe: dict[int, list[int]] = {}
         for code, state in self._known.items():
             due = 0 if single else state.due_time or 0
             if state.status == REPLAY and due <= wall:
                 ripe.setdefault(due, []).append(code)
-        found, left = [NO_POSITIONS], self._permits
-        for due in sorted(ripe):
-            if left <= 0:
-                break
-            positions = self._entries.where(ripe[due], 0, self._entries.end - 1)
-            positions = positions[~self._are_acked(positions, np.full(len(positions), -1))][:left]
-            left -= len(positions)
-            found.append(positions)
-        return np.concatenate(found)
+        return ripe
+
+    def _where_left(self, codes: Sequence[int]) -> np.ndarray:
+        """Where the entries of some codes lie that requests do not acknowledge, ascending."""
+        positions = self._entries.where(codes, 0, self._entries.end - 1)
+        return positions[~self.are_acked(positions, np.full(len(positions), -1))] if self._acked else positions
 
     def _add_known(self, positions: np.ndarray) -> None:
         """Add the entries that may be dealt, of which something is known, by position."""
@@ -269,17 +288,16 @@ class Coded:
             return
         codes, first = self._entries.at(positions), self._places
         self._add_part(Listed(positions))
-        at = np.searchsorted(self._returned.positions, positions)
-        is_back = np.append(self._returned.positions, -1)[at] == positions
-        dues = np.where(is_back, np.append(self._returned.dues, 0)[at], -1)
-        unseen = is_back & np.append(self._returned.unseen, False)[at]
-        is_apart = np.isin(positions, self._left_of_batches)
+        at = np.searchsorted(self.returned.positions, positions)
+        is_back = np.append(self.returned.positions, -1)[at] == positions
+        dues = np.where(is_back, np.append(self.returned.dues, 0)[at], -1)
+        unseen = is_back & np.append(self.returned.unseen, False)[at]
+        is_apart = np.isin(positions, self.left_of_batches)
         runs = np.where(is_apart, np.arange(len(positions)), -1)
         starts = _starts(codes, dues, unseen.astype(np.int64), runs)
         for begin, end in zip(starts, [*starts[1:], len(positions)]):
             code, places = int(codes[begin]), (first + begin, first + end - 1)
-            if code != UNREAD_CODE:
-                self.planned.append(Range(*places, *self._entries.codes.state(code)))
+            self._add_row(code, *places)
             if is_back[begin]:
                 self._add_return(*places, code, int(dues[begin]), bool(unseen[begin]))
             if is_apart[begin]:
@@ -292,7 +310,7 @@ class Coded:
         """An entry that is acknowledged in part before it was delivered; a deliver time that has come is none."""
         due = deliver_time(self._bundle, self._cursor, position)
         due = None if (due or 0) <= self._draft.wall else due
-        return UnreadRun(place, place, self._bundle.batch_size(self._cursor, position), due)
+        return UnreadRun(place, place, self._bundle.batch_size(self._cursor, position), due, *self._line)
 
     # What was never delivered
 
@@ -321,22 +339,26 @@ class Coded:
         )
         if is_whole:
             return [New(Stretch(last + 1 - first, first, last, UNREAD_CODE), *says) for first, last, *says in runs]
-        positions = self._entries.where([UNREAD_CODE], first, last)
-        if self._acked or len(self._left_of_batches):
-            is_apart = inside(positions, self._acked) | np.isin(positions, self._left_of_batches)
-            positions = positions[~is_apart]
-        found = []
+        positions, found = self.unread(first, last), []
         for since, until, size, due in runs:
             begin, end = np.searchsorted(positions, (since, until + 1)).tolist()
             if begin < end:
                 found.append(New(Listed(positions[begin:end]), size, due))
         return found
 
+    def unread(self, first: int, last: int) -> np.ndarray:
+        """Where in *first*..*last* entries lie that were never delivered and that no request names."""
+        positions = self._entries.where([UNREAD_CODE], first, last)
+        if self._acked or len(self.left_of_batches):
+            is_apart = inside(positions, self._acked) | np.isin(positions, self.left_of_batches)
+            positions = positions[~is_apart]
+        return positions
+
     def _has_requests(self, first: int, last: int) -> bool:
         """Do requests name any of the entries *first*..*last*?"""
         if any(begin <= last and end >= first for begin, end in self._acked):
             return True
-        apart = self._left_of_batches
+        apart = self.left_of_batches
         return len(apart) > 0 and bool(((apart >= first) & (apart <= last)).any())
 
     def _in_dealing_order(self, may_go: np.ndarray, new: list[New]) -> Iterable[np.ndarray | New]:
@@ -378,13 +400,28 @@ class Coded:
             self._add_part(Stretch(places, first, last, code))
 
     def _add_range(self, code: int, places: int) -> None:
+        self._add_row(code, self._places, self._places + places - 1)
+
+    def _add_row(self, code: int, first: int, last: int) -> None:
         if code != UNREAD_CODE:
             state = self._entries.codes.state(code)
-            self.planned.append(Range(self._places, self._places + places - 1, *state))
+            self.planned.append(Range(first, last, *state))
+            self.rows.append((first, last, *state, *self._line))
 
-    def _add_part(self, part: Stretch | Listed) -> None:
+    def _add_new(self, new: New) -> None:
+        places = self._places, self._places + new.part.places - 1
+        self.new.append(UnreadRun(*places, new.batch_size, new.due_time, *self._line))
+        self._add_part(new.part)
+
+    def _add_part(self, part: Stretch | Listed | Labelled) -> None:
         self._parts.append(part)
         self._places += part.places
+
+
+def _union(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """All positions in *parts*, once each, ascending."""
+    parts = [part for part in parts if len(part)]
+    return np.unique(np.concatenate(parts)) if parts else NO_POSITIONS
 
 
 def _starts(*columns: np.ndarray) -> list[int]:

@@ -6,14 +6,21 @@ entries that agree are one row, wherever they lie.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, Range
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
-from pulsar_spark.protocol.entries.entry_map import EntryMap
-from pulsar_spark.protocol.entries.entry_ranges import changed_ranges, state_of
+from pulsar_spark.protocol.entries.entry_map import UNCHANGED, EntryMap
+from pulsar_spark.protocol.entries.entry_ranges import StateRows, acknowledge_all, state_of, state_rows
+
+_WINDOW = 1 << 20
+"""Entries that are counted at a time."""
+_DENSE = 16
+"""Positions, of which one is named, up to which it is quicker to go through all than from page to page."""
 
 
 class Stretch(NamedTuple):
@@ -35,6 +42,11 @@ class Stretch(NamedTuple):
             return [(self.first + begin, self.first + end - 1)]
         return entries.where([self.code], self.first, self.last)[begin:end]
 
+    def is_all(self, entries: EntryMap) -> bool:
+        """Are these all entries that have the code, pending, and do others lie between them?"""
+        is_pending = entries.codes.state(self.code).status == PENDING
+        return is_pending and self.places == entries.counts[self.code] < self.last + 1 - self.first
+
 
 class Listed(NamedTuple):
     """Entries at *at*, a place each, which ascend."""
@@ -55,11 +67,47 @@ class Listed(NamedTuple):
         return self.at[begin:end]
 
 
+class Labels:
+    """The numbers of the owners of entries from *first* on; below 0 for those that are not meant."""
+
+    def __init__(self, first: int, owners: np.ndarray):
+        self.first, self.last, self._owners = first, first + len(owners) - 1, owners
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """How many entries each owner has, by number."""
+        parts = range(0, len(self._owners), _WINDOW)
+        counted = [np.bincount(self._owners[begin : begin + _WINDOW] + 1)[1:] for begin in parts]
+        return [sum(each) for each in zip_longest(*(each.tolist() for each in counted), fillvalue=0)]
+
+    def positions(self, owner: int) -> np.ndarray:
+        """Where the entries of an owner lie, ascending."""
+        return np.flatnonzero(self._owners == owner) + self.first
+
+    def codes(self, of_owners: dict[int, int]) -> np.ndarray:
+        """The codes of all entries, by what those of each owner get."""
+        codes = np.full(len(self.counts) + 1, UNCHANGED, np.int32)  # the last is for those that are not meant
+        codes[[*of_owners]] = [*of_owners.values()]
+        return codes[self._owners]
+
+
+class Labelled(NamedTuple):
+    """The entries of an *owner* by *labels*, a place each, by position."""
+
+    places: int
+    labels: Labels
+    owner: int
+
+    def positions(self, entries: EntryMap, begin: int, end: int) -> np.ndarray:
+        """Where the entries at its places *begin* to *end* - 1 lie."""
+        return self.labels.positions(self.owner)[begin:end]
+
+
 class CodedWork:
     """What is planned for one cursor: *planned* are the ranges of places of entries of which something is known,
     *parts* where the entries of all places lie, in order of place."""
 
-    def __init__(self, entries: EntryMap, planned: list[Range], parts: list[Stretch | Listed]):
+    def __init__(self, entries: EntryMap, planned: list[Range], parts: list[Stretch | Listed | Labelled]):
         self.planned, self._entries, self._parts = planned, entries, parts
         self._firsts = np.cumsum([0, *(part.places for part in parts)])
 
@@ -75,37 +123,19 @@ class CodedWork:
                 for first, last in found if isinstance(found, list) else ranges_of(found):
                     yield held._replace(first=first, last=last)
 
-    def store(self, ranges: Iterable[Range]) -> list[Range]:
+    def store(self, ranges: Iterable[Range]) -> StateRows:
         """Put what the plan says of places into the map, and let mark-delete pass; what changed above it."""
-        spans: list[tuple[int, int, int]] = []
-        listed: dict[int, np.ndarray] = {}
-        scattered: list[tuple[np.ndarray, int]] = []
-        for held in ranges:
-            code = self._entries.codes.code(
-                state_of(held._replace(status=ACKNOWLEDGED) if held.status == DEAD else held)
-            )
-            for number, begin, end in self._cut(held):
-                part = self._parts[number]
-                if isinstance(part, Listed):
-                    listed.setdefault(number, np.full(part.places, -1, np.int64))[begin:end] = code
-                    continue
-                found = part.positions(self._entries, begin, end)
-                if isinstance(found, list):
-                    spans += ((first, last, code) for first, last in found)
-                else:
-                    scattered.append((found, code))
-        for number, codes in listed.items():
-            is_said = codes >= 0
-            scattered.append((self._parts[number].at[is_said], codes[is_said]))
-        for span in spans:
-            self._entries.set_span(*span)
-        for positions, codes in scattered:
-            self._entries.set_at(positions, codes)
-        changes = self._entries.take_changes()
-        changed = changed_ranges(changes, self._entries.codes, self._entries.mark_delete)
-        self._entries.codes.take_changes()
-        self._entries.codes.free(self._entries.counts)
-        return changed
+        entries, codes = self._entries, self._entries.codes
+        puts = _Puts(entries)
+        for range_ in ranges:
+            code = codes.code(state_of(range_))
+            for number, begin, end in self._cut(range_):
+                puts.add(number, self._parts[number], begin, end, range_.status, code)
+        puts.put(self._parts)
+        changed = state_rows(entries.take_changes(), codes, entries.mark_delete)
+        codes.take_changes()
+        codes.free(entries.counts)
+        return changed._replace(ranges=[*changed.ranges, *puts.answered])
 
     def _cut(self, held: Range) -> Iterator[tuple[int, int, int]]:
         """The parts that the places of a range lie in, each with the places in it: from and behind."""
@@ -116,3 +146,56 @@ class CodedWork:
             end = min(self._parts[first].places, held.last + 1 - int(self._firsts[first]))
             yield first, begin, end
             at, first = at + end - begin, first + 1
+
+
+class _Puts:
+    """What a round puts into a map. *answered* are the acknowledgements of whole deliveries."""
+
+    def __init__(self, entries: EntryMap):
+        self._entries, self.answered = entries, []
+        self._spans: list[tuple[int, int, int]] = []
+        self._scattered: list[tuple[np.ndarray, np.ndarray | int]] = []
+        self._listed: dict[int, np.ndarray] = {}
+        self._labelled: dict[Labels, dict[int, int]] = {}
+
+    def add(self, number: int, part: Stretch | Listed | Labelled, begin: int, end: int, status: str, code: int) -> None:
+        """Add a code for the entries at the places *begin* to *end* - 1 of the *part* with a *number*."""
+        is_whole, entries = end - begin == part.places, self._entries
+        if isinstance(part, Listed):
+            self._listed.setdefault(number, np.full(part.places, UNCHANGED, np.int32))[begin:end] = code
+        elif isinstance(part, Labelled) and is_whole:
+            self._labelled.setdefault(part.labels, {})[part.owner] = code
+        elif isinstance(part, Stretch) and is_whole and status == ACKNOWLEDGED and part.is_all(entries):
+            self.answered.append(acknowledge_all(entries.codes, part.code, part.first, part.last))
+        else:
+            found = part.positions(entries, begin, end)
+            if isinstance(found, list):
+                self._spans += ((first, last, code) for first, last in found)
+            else:
+                self._scattered.append((found, code))
+
+    def put(self, parts: list[Stretch | Listed | Labelled]) -> None:
+        """Put all that was added into the map."""
+        for number, codes in self._listed.items():
+            is_said = codes != UNCHANGED
+            self._scattered.append((parts[number].at[is_said], codes[is_said]))
+        for span in self._spans:
+            self._entries.set_span(*span)
+        _set_all(self._entries, self._scattered)
+        for labels, of_owners in self._labelled.items():
+            self._entries.set_window(labels.first, labels.codes(of_owners))
+
+
+def _set_all(entries: EntryMap, scattered: list[tuple[np.ndarray, np.ndarray | int]]) -> None:
+    """Give the entries at ascending positions their codes; those of many states that lie mixed all at once."""
+    scattered = [(positions, codes) for positions, codes in scattered if len(positions)]
+    if len(scattered) > 1:
+        first, last = min(int(at[0]) for at, _ in scattered), max(int(at[-1]) for at, _ in scattered)
+        if last - first < _DENSE * sum(len(at) for at, _ in scattered):
+            window = np.full(last + 1 - first, UNCHANGED, np.int32)
+            for positions, codes in scattered:
+                window[positions - first] = codes
+            entries.set_window(first, window)
+            return
+    for positions, codes in scattered:
+        entries.set_at(positions, codes)

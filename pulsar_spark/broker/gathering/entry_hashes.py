@@ -3,7 +3,6 @@
 import numpy as np
 
 from pulsar_spark.broker.gathering.entry_columns import EntryColumn
-from pulsar_spark.storage.entries.entries import are_missing
 from pulsar_spark.storage.entries.key_hashes import read_hashes
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.store.store import AnyPath
@@ -14,8 +13,3 @@ class EntryHashes(EntryColumn):
 
     def __init__(self, table: AnyPath, ledgers: PartitionLedgers):
         super().__init__(ledgers, lambda runs: read_hashes(table, runs), np.int32)
-        self._table = table
-
-    def gone(self, first: int, last: int) -> np.ndarray:
-        """Which of the entries at *first*..*last* are now deleted or lost."""
-        return are_missing(self._table, self._ledgers.parts(first, last))

@@ -17,13 +17,11 @@ from pulsar_spark.broker.gathering.candidates import let_rest, note_nothing_foun
 from pulsar_spark.broker.gathering.coded import Coded
 from pulsar_spark.broker.gathering.coded_work import CodedWork
 from pulsar_spark.broker.gathering.unread_run import UnreadRun
-from pulsar_spark.broker.gathering.unread_runs import MAX_ROUND_ENTRIES, MOST_RUNS, unread_runs
+from pulsar_spark.broker.gathering.unread_runs import MAX_ROUND_ENTRIES, unread_runs
 from pulsar_spark.broker.gathering.unread_slices import deliver_time, honours_delays
+from pulsar_spark.broker.key_shared.coded_by_key import CodedByKey
 from pulsar_spark.broker.key_shared.keyed import Keyed
-from pulsar_spark.broker.key_shared.keyed_lanes import KeyedByLane
 from pulsar_spark.broker.key_shared.keyed_pages import KeyedByPage
-from pulsar_spark.broker.key_shared.keyed_ranges import KeyedByRange, RangeWork
-from pulsar_spark.broker.key_shared.lane_work import LaneWork
 from pulsar_spark.broker.planning.work import Rows, Work
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
@@ -34,12 +32,6 @@ from pulsar_spark.protocol.policies.policies import UNACKED_LIMITS
 from pulsar_spark.protocol.subscriptions.shared import turns
 from pulsar_spark.storage.delta.python_rows import uncollected
 from pulsar_spark.transforms.round_inputs import STATE
-
-LANES_FROM, EXACT_BELOW = 500, 250
-"""Ranges from which a Key_Shared cursor is kept by lane, and entries in motion below which it no longer is."""
-LANES_FROM_ENTRIES = 1 << 19
-"""Entries that a round delivers to several consumers from which a cursor is kept by lane too, however few its ranges
-are. Otherwise each later round that changes a range would read the hash of every entry of its page."""
 
 
 @uncollected()
@@ -65,10 +57,6 @@ class _Gathering:
         for consumer_id in caught_up(cursor.recently_joined, cursor.visible_mark_delete):
             del cursor.recently_joined[consumer_id]
             self.draft.of(cursor).changed_consumers.add(consumer_id)
-        if cursor.lanes and not (self._stays_by_lane(cursor) and self._may_be_by_lane(cursor)):
-            changes = self.draft.of(cursor)
-            changes.dropped_pages += cursor.keep_exact()
-            changes.is_rewritten = changes.is_changed = True
         if cursor.entries is not None and not self._may_be_by_code(cursor):
             changes = self.draft.of(cursor)
             changes.dropped_pages += cursor.keep_exact()
@@ -93,9 +81,6 @@ class _Gathering:
 
     def _add(self, changes: CursorDraft, takers: list[Consumer]) -> None:
         cursor = changes.cursor
-        if cursor.lanes:
-            self._add_by_lane(changes, takers)
-            return
         if cursor.entries is None and self._may_be_by_code(cursor):
             changes.dropped_pages += cursor.keep_by_code()
             changes.is_rewritten |= cursor.entries.end > 0
@@ -134,20 +119,11 @@ class _Gathering:
         return cursor.due.unread(changes, permits, wall, by_time=others)
 
     def _add_keyed(self, changes: CursorDraft, takers: list[Consumer]) -> None:
-        """Add a Key_Shared cursor, by lane if it has too many ranges."""
+        """Add a Key_Shared cursor."""
         cursor = changes.cursor
-        may_be_by_lane = self._may_be_by_lane(cursor)
-        # This many show that there are too many.
-        most = LANES_FROM + 1 if may_be_by_lane else MOST_RUNS
-        by_key = KeyedByPage(self.bundle, self.draft, changes, takers, most)
+        by_key = KeyedByPage(self.bundle, self.draft, changes, takers)
         unread = by_key.unread()
         offered = by_key.replays()
-        ranges = len(unread) + sum(len(page.held) for page in cursor.pages)
-        if may_be_by_lane and (by_key.is_full or ranges > LANES_FROM or _are_many(unread)):
-            topic = self.bundle.topics[cursor.topic]
-            changes.dropped_pages += cursor.keep_by_lane(topic.hashes(cursor.key.partition))
-            self._add_by_lane(changes, takers)
-            return
         if not offered and (not unread or cursor.is_blocked):
             note_nothing_found(self.bundle, cursor, takers, self.draft.wall)
         affected = affected_ranges(
@@ -162,67 +138,34 @@ class _Gathering:
         self._add_requests(number, changes, affected.planned, by_key)
         self.rows.extend("unread", number, unread)
 
-    def _stays_by_lane(self, cursor: Cursor) -> bool:
-        """Are lanes still worth it, and on the axis of the present owners? Also while the last consumer leaves, since
-        everything then comes back in few rows."""
-        if cursor.lanes.end - cursor.lanes.base < EXACT_BELOW:
-            return False
-        if cursor.is_key_shared:
-            return cursor.lanes.parts.axis in (None, cursor.selector.axis)
-        return not cursor.consumers and bool(self.draft.of(cursor).left)
-
-    def _may_be_by_lane(self, cursor: Cursor) -> bool:
-        """Not with a due lane, or where one may begin, or where chunks are passed over."""
-        ledgers = self.bundle.topics[cursor.topic].ledgers(cursor.key.partition)
-        last_special = max(ledgers.last_delayed_position, ledgers.last_chunk_position)
-        return cursor.due is None and last_special < cursor.read_position
-
     def _may_be_by_code(self, cursor: Cursor) -> bool:
-        """Not on Key_Shared, nor with delayed entries or chunks, nor where any may come."""
+        """Not with delayed entries or chunks, nor where any may come."""
         topic = self.bundle.topics.get(cursor.topic)
-        if cursor.is_key_shared or cursor.due is not None or cursor.chunked is not None or topic is None:
+        if cursor.due is not None or cursor.chunked is not None or topic is None:
             return False
         ledgers = topic.ledgers(cursor.key.partition)
         return max(ledgers.last_delayed_position, ledgers.last_chunk_position) < cursor.read_position
 
     def _add_by_code(self, changes: CursorDraft, takers: list[Consumer]) -> None:
         """Add the rows of a cursor whose entries are kept as a map; they count places in dealing order."""
-        coded = Coded(self.bundle, self.draft, changes, takers)
+        cursor = changes.cursor
+        coded = (CodedByKey if cursor.is_key_shared else Coded)(self.bundle, self.draft, changes, takers)
         work = coded.plan()
-        elsewhere = _unacked_elsewhere(changes.cursor.unacked, work.planned)
+        if isinstance(coded, CodedByKey) and (coded.found_nothing or cursor.is_blocked):
+            note_nothing_found(self.bundle, cursor, takers, self.draft.wall)
+        elsewhere = _unacked_elsewhere(cursor.unacked, work.planned)
         number = self._begin(changes, takers, work, elsewhere, coded.first_new)
-        self.rows.extend("range", number, [held[: len(STATE)] for held in work.planned])
+        self.rows.extend("range", number, coded.rows)
         self.rows.extend("ack", number, coded.acks)
         self.rows.extend("ack_set", number, coded.ack_sets)
         self.rows.extend("return", number, coded.returns)
         self.rows.extend("unread", number, coded.new)
 
-    def _add_by_lane(self, changes: CursorDraft, takers: list[Consumer]) -> None:
-        """Add a cursor kept by lane; its rows count places."""
-        cursor = changes.cursor
-        given = self.bundle, self.draft, changes, takers, cursor.lanes
-        by_lane: KeyedByRange | KeyedByLane = KeyedByRange(*given)
-        work = by_lane.plan()
-        if work is None:
-            by_lane = KeyedByLane(*given)
-            work = by_lane.plan()
-        if cursor.is_key_shared and (by_lane.found_nothing or cursor.is_blocked):
-            note_nothing_found(self.bundle, cursor, takers, self.draft.wall)
-        elsewhere = _unacked_elsewhere(by_lane.unacked, work.planned)
-        number = self._begin(changes, takers, work, elsewhere, by_lane.first_new)
-        self.rows.extend("range", number, [(*held[: len(STATE)], *place) for held, *place in by_lane.known])
-        self.rows.extend("ack", number, by_lane.acks())
-        self.rows.extend("ack_set", number, list(by_lane.ack_sets()))
-        for position, place in by_lane.never_delivered():
-            self._add_never_delivered(number, cursor, position, place, by_lane.places([position])[0])
-        self.rows.extend("return", number, by_lane.returns())
-        self.rows.extend("unread", number, by_lane.new)
-
     def _begin(
         self,
         changes: CursorDraft,
         takers: list[Consumer],
-        affected: Affected | LaneWork | RangeWork | CodedWork,
+        affected: Affected | CodedWork,
         elsewhere: Counter,
         read_position: int,
     ) -> int:
@@ -318,12 +261,6 @@ class _Gathering:
                 is_blocked=consumer.is_blocked and consumer.consumer_id not in asks,
                 line=consumer.consumer_id if cursor.is_key_shared else None,
             )
-
-
-def _are_many(unread: Sequence[UnreadRun]) -> bool:
-    """Are there so many entries for several consumers that lanes are quicker?"""
-    entries = sum(run.last - run.first + 1 for run in unread)
-    return entries > LANES_FROM_ENTRIES and len({run.line for run in unread}) > 1
 
 
 def _is_ready(cursor: Cursor) -> bool:

@@ -1,1 +1,1 @@
-"""Key_Shared cursors: who owns which hashes, whose each entry is, and the compact form by lane."""
+"""Key_Shared cursors: who owns which hashes, and whose each entry is."""

@@ -3,11 +3,11 @@
 The owner of its hash owns an entry (protocol.keys.selectors), whose row is in that consumer's line. An entry is held
 while its hash drains, an earlier entry of the hash is to come back (protocol.keys.draining), or nobody owns it
 (semantics 2.31). Reading passes over held entries, and those whose owners take nothing, up to the look-ahead limit
-(keySharedLookAheadMsgInReplayThreshold...). Ranges are kept in pages (keyed_pages) or by lane (keyed_lanes).
+(keySharedLookAheadMsgInReplayThreshold...). Entries are kept as a map (keyed_codes) or in pages (keyed_pages).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -102,23 +102,22 @@ class Keyed(ABC):
         known = delayed_unread(self._bundle, self._cursor, first, last, self._draft.wall)
         return np.searchsorted(known["first"].to_numpy(), positions, "right") - 1, known
 
-    def _new_entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ascending positions of new entries to give to consumers, and their owners' numbers."""
+    def _new_entries(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Entries never delivered, window by window: ascending positions, and the number of the owner each is for, or
+        NOBODY."""
         cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
         cursor.advance_read_position()
         if topic is None or not self._draft.reads(self._changes):
-            return NO_POSITIONS, NO_POSITIONS
+            return iter(())
         end = topic.end_position(cursor.key.partition)
-        return self._taken(cursor.read_position, end, self._unknown, self._look_ahead())
+        return self._looked_at(cursor.read_position, end, self._unknown, self._look_ahead())
 
-    def _taken(
+    def _looked_at(
         self, at: int, end: int, unknown_between: Callable[[int, int], np.ndarray], most: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Like :meth:`_new_entries`, from place *at* to *end*, of those that *unknown_between* returns, until *most*
         were passed over; 0 for no limit."""
-        if not self._permits:
-            return NO_POSITIONS, NO_POSITIONS
-        passed_over, found = 0, []
+        passed_over = 0
         left, (least, widest) = dict(self._permits), WINDOW_ENTRIES
         room, width = self._most, least
         while at < end and room > 0 and any(left.values()):
@@ -131,20 +130,20 @@ class Keyed(ABC):
                 passed = passed_over + np.cumsum(self._is_passed_over(takes, held))
                 takes &= passed < most
                 passed_over = int(passed[-1]) if len(passed) else passed_over
-            counted = np.cumsum(self._counts(unknown, owners, takes))
-            takes &= counted <= room
-            room -= int(counted[-1]) if len(counted) else 0
-            for owner, count in enumerate(np.bincount(owners[takes]).tolist()):
+            counts = self._counts(unknown, owners, takes)
+            counted = int(np.count_nonzero(counts))
+            if counted > room:
+                takes &= np.cumsum(counts) <= room
+            room -= counted
+            owners = np.where(takes, owners, owners.dtype.type(NOBODY))
+            for owner, count in enumerate(np.bincount(owners + 1)[1:].tolist()):
                 if count:
                     left[owner] -= count
-            found.append((unknown[takes], owners[takes]))
+            yield unknown, owners
             if most and passed_over >= most:
                 break
             at = last + 1
         self.is_full |= room <= 0
-        positions, owners = (np.concatenate(parts) for parts in zip(*found)) if found else (NO_POSITIONS,) * 2
-        in_order = np.argsort(positions, kind="stable")
-        return positions[in_order], owners[in_order]
 
     def places(self, positions: Sequence[int]) -> list[Placed]:
         """The line of each entry at ascending *positions*, and whether it is held."""

@@ -1,7 +1,7 @@
 """A round of a Key_Shared cursor whose ranges are exact positions in pages. Entries that come back are dealt in the
 same round."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -9,17 +9,17 @@ import numpy as np
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.chunks.chunk_walk import ChunkWalk
 from pulsar_spark.broker.cursors.consumer import Consumer
-from pulsar_spark.broker.cursors.pages import Page
+from pulsar_spark.broker.cursors.pages import NEVER, Page
 from pulsar_spark.broker.gathering.affected import Affected, effective_returns, is_due
 from pulsar_spark.broker.gathering.unread_run import UnreadRun
 from pulsar_spark.broker.gathering.unread_runs import MOST_RUNS, last_passed, note_passed, pass_over, unknown_between
 from pulsar_spark.broker.key_shared.keyed import NO_HASHES, NO_POSITIONS, Keyed, Placed, owners_of
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
-from pulsar_spark.broker.round.entry_states import NEVER
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded, inside, overlap
 from pulsar_spark.protocol.delays.delays import number_at, virtual
 from pulsar_spark.protocol.keys.draining import Out
+from pulsar_spark.protocol.keys.hash_ranges import NOBODY
 from pulsar_spark.protocol.keys.selectors import Selector
 
 ELSEWHERE = Placed(None, True)
@@ -67,7 +67,7 @@ class KeyedByPage(Keyed):
         def unknown(first: int, last: int) -> np.ndarray:
             return virtual(due.unknown(self._changes, number_at(first), number_at(last), wall)[0])
 
-        places, owners = self._taken(virtual(due.read), virtual(due.promotion.count), unknown, 0)
+        places, owners = _taken(self._looked_at(virtual(due.read), virtual(due.promotion.count), unknown, 0))
         lines = np.array(self._owners.consumers, object)[owners] if len(owners) else None
         return due.runs(number_at(places), by_time=True, lines=lines)
 
@@ -75,7 +75,7 @@ class KeyedByPage(Keyed):
         if self._walk and self._permits and self._draft.reads(self._changes):
             self._cursor.advance_read_position()
             self._walk.pass_by(self._cursor.read_position - 1)
-        positions, owners = self._new_entries()
+        positions, owners = _taken(self._new_entries())
         self._note_passed(positions)
         if not len(positions):
             return []
@@ -199,6 +199,14 @@ class KeyedByPage(Keyed):
             if self._walk and len(unknown):
                 self._walk.pass_by(min(int(unknown[-1]), end))
         self._met = []
+
+
+def _taken(looked_at: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Ascending positions of the entries that are for somebody, and their owners' numbers."""
+    found = [(positions[owners != NOBODY], owners[owners != NOBODY]) for positions, owners in looked_at]
+    positions, owners = (np.concatenate(parts) for parts in zip(*found)) if found else (NO_POSITIONS,) * 2
+    in_order = np.argsort(positions, kind="stable")
+    return positions[in_order], owners[in_order]
 
 
 def _replays(number: int, page: Page) -> tuple[np.ndarray, ...]:

@@ -219,9 +219,7 @@ class Intake(RequestHandler):
         return [
             (cursor, honours_delays(self.bundle, cursor))
             for cursor in self.bundle.cursors.values()
-            if cursor.consumers
-            and not (cursor.is_single_active or cursor.lanes)
-            and owner in policy_owners(cursor.topic)
+            if cursor.consumers and not cursor.is_single_active and owner in policy_owners(cursor.topic)
         ]
 
     def _switch_delays(self, before: Iterable[tuple[Cursor, bool]]) -> None:

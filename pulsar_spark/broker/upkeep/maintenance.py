@@ -127,7 +127,7 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
             return
     changes = draft.of(cursor)
     release_until(changes, last)
-    if cursor.due is None and honours_delays(bundle, cursor) and last >= cursor.read_position and not cursor.lanes:
+    if cursor.due is None and honours_delays(bundle, cursor) and last >= cursor.read_position:
         meet(bundle, changes, cursor.read_position, last, draft.wall)
     if cursor.due:
         expire_due(changes, last, dead_before)

@@ -1,8 +1,5 @@
-"""A delivery: what the broker sent to one consumer in one round, as a range of positions, or of a lane.
-
-Due entries (protocol.delays) are named one by one, in order. Of a lane's range (protocol.keys.lanes) the entries with
-its hashes were sent; taking them reads the hashes, but their number is known before.
-"""
+"""A delivery: what the broker sent to one consumer in one round, as a range of positions, or one by one. Due entries
+(protocol.delays) are named in their order."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -13,9 +10,8 @@ import numpy as np
 
 from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
-from pulsar_spark.protocol.keys.lanes import LaneHashes
+from pulsar_spark.protocol.delays.delays import is_virtual
 from pulsar_spark.protocol.topics.numbering import Run
-from pulsar_spark.storage.entries.key_hashes import sent_by_lane
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import Topic
 
@@ -24,12 +20,11 @@ class Delivery:
     """Entries of one partition.
 
     - ``bits``: the unacknowledged batch indexes, None for all.
-    - ``positions``: ascending, None until looked up.
+    - ``positions``: ascending.
     - ``read_versions``: from which position on the sending rounds had read ``requests`` up to which version.
     - ``place``, ``last_place``: the places within ``round``; for due entries their numbers.
     - ``due_order``: the positions of due entries in the order of handing out.
     - ``first_chunks``: the first position of each chunked message by its last.
-    - ``is_dead``: given back to the broker, not shown.
     """
 
     __slots__ = (
@@ -44,33 +39,26 @@ class Delivery:
         "first",
         "last",
         "entries",
-        "lane",
         "positions",
         "due_order",
         "first_chunks",
         "batch_size",
         "redelivery_count",
         "bits",
-        "is_dead",
     )
 
     def __init__(self, subscription, row: dict, generation: int, requests_version: int = -1):
         self.subscription, self.pending_acks = subscription, subscription.tracker.pending
-        self.generation, self.is_dead = generation, False
+        self.generation = generation
         self.read_versions, self.round = [(0, requests_version)], row["delivery_round"]
         self.first, self.last = self.place, self.last_place = row["first"], row["last"]
-        self.lane: LaneHashes | None = row["lane_hashes"]
-        self.entries: int = self.last - self.first + 1 if row["entries"] is None else row["entries"]
-        self.positions: range | np.ndarray | None = None
-        self.due_order: np.ndarray | None = row["positions"]
-        if self.due_order is not None:
-            self.entries, self.positions = len(self.due_order), np.sort(self.due_order)
-            self.first, self.last = int(self.positions[0]), int(self.positions[-1])  # the row's are lane numbers
-        elif self.lane is None or self.entries in (
-            1,
-            self.last - self.first + 1,
-        ):  # a range begins at one of its entries
-            self.positions = range(self.first, self.first + self.entries)
+        self.positions: range | np.ndarray = range(self.first, self.last + 1)
+        named, is_due = row["positions"], is_virtual(self.first)
+        self.due_order: np.ndarray | None = named if is_due else None
+        if named is not None:
+            self.positions = np.sort(named) if is_due else named
+            self.first, self.last = int(self.positions[0]), int(self.positions[-1])  # the row's may be virtual
+        self.entries = len(self.positions)
         self._places: dict[int, int] | None = None
         self.first_chunks: dict[int, int] = {last: first for first, last in unpacked_pairs(row["chunks"])}
         self.batch_size = row["batch_size"] or 1
@@ -92,9 +80,7 @@ class Delivery:
     @property
     def can_be_joined(self) -> bool:
         """Whether it may be read together with others: plain entries in order."""
-        return not (self.batch_size > 1 or self.first_chunks or self.is_dead) and (
-            self.bits is None and self.due_order is None and self.positions is not None
-        )
+        return not (self.batch_size > 1 or self.first_chunks) and (self.bits is None and self.due_order is None)
 
     def is_followed_by(self, other: "Delivery") -> bool:
         """Whether *other* continues it, with the same generation and redelivery count."""
@@ -110,7 +96,7 @@ class Delivery:
         for each in others:
             if each.read_versions[0][1] != self.read_versions[-1][1]:
                 self.read_versions.append((each.first, each.read_versions[0][1]))
-        self.last, self.entries, self.lane = others[-1].last, len(self.positions), None
+        self.last, self.entries = others[-1].last, len(self.positions)
 
     def place_of(self, position: int) -> int:
         """The place of the entry at *position*."""
@@ -143,20 +129,6 @@ class Delivery:
         """The messages the application is to see, which is their cost in permits."""
         return self.entries * (self.batch_size if self.bits is None else self.bits.bit_count())
 
-    def look_up(self, ledgers: LedgerIndex, topic: Topic, partition: int) -> range | np.ndarray:
-        """Its positions, ascending, with all gone entries that may have been sent (protocol.keys.lanes)."""
-        if self.positions is None:
-            place, span = (topic.topic_id, partition), (self.first, self.last)
-            self.positions = sent_by_lane(ledgers, topic.path, place, span, self.lane, self.entries)
-        return self.positions
-
-    def holds(self, position: int) -> bool:
-        """Whether an entry is among the looked-up ones."""
-        if isinstance(self.positions, range):
-            return position in self.positions
-        at = np.searchsorted(self.positions, position)
-        return at < len(self.positions) and self.positions[at] == position
-
     def parts(
         self, ledgers: LedgerIndex, topic: Topic, partition: int, positions: range | np.ndarray
     ) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
@@ -185,7 +157,7 @@ def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
         delivery = queue[at]
         is_same_round = at + 1 < len(queue) and queue[at + 1].round == delivery.round
         first = min(first, delivery.place) if is_same_round else delivery.place
-        found += 0 if delivery.is_dead else delivery.messages
+        found += delivery.messages
         round_before, last_before = before[at]
         if round_before != delivery.round or last_before < first:
             cut = at

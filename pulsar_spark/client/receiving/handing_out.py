@@ -10,8 +10,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
 from pulsar_spark.client.acks.acknowledgement_tracker import AcknowledgementTracker
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.delivery import Delivery
@@ -51,19 +49,14 @@ class HandingOut:
     _ready: Ready
     _looked_at_again: list[Message]
     _newest: dict[int, Delivery]
-    _newest_of_lanes: list[Delivery]
     _is_timed: bool
     _consumer: Any
     _start_after: tuple[int, int] | None
 
     def read(self, delivery: Delivery) -> Iterator[Read]:
         """The delivery's messages in order; errors, to be raised, take the place of lost ones."""
-        with self.lock:
-            if delivery in self._newest_of_lanes:  # from now on nothing older is queued
-                self._newest_of_lanes.remove(delivery)
         messages = yield from read_messages(self, delivery)
-        if not delivery.is_dead:
-            self._pass_over(delivery, delivery.messages - messages)
+        self._pass_over(delivery, delivery.messages - messages)
 
     def join(self, delivery: Delivery, others: list[Delivery]) -> None:
         """Read *others* with *delivery*, after its own entries."""
@@ -73,10 +66,6 @@ class HandingOut:
                 gone = set(others)
                 at = [each for each in delivery.positions.tolist() if self._newest.get(each) in gone]
                 self._newest.update(dict.fromkeys(at, delivery))
-
-    def positions_of(self, delivery: Delivery) -> range | np.ndarray:
-        """The positions of its entries."""
-        return delivery.look_up(self.ledgers, self.topic, self.partition)
 
     def acknowledge_deleted(self, spans: list[tuple[int, int]]) -> None:
         """Acknowledge deleted entries in *spans* (first..last)."""
@@ -119,22 +108,19 @@ class HandingOut:
         """
         block = messages[0]._block
         delivery = block.delivery
-        newest = self._newest_of_lanes[-1:]
-        is_single = self._is_timed or block.has_encoded or bool(newest)
-        hidden = bool(newest) and self._comes_again_in_a_lane(messages[0]._position)
+        is_single = self._is_timed or block.has_encoded
         key_places = self._key_places(messages)
         with self.lock:
             if delivery.generation != self.generation:
                 return None
-            is_late = self._is_guarding and (key_places is None or self.key_order.unknown)
-            if is_late or self._newest_of_lanes[-1:] != newest:
+            if self._is_guarding and (key_places is None or self.key_order.unknown):
                 return Ready([])  # check again
             permits = self._count_taken()
             most = 1 if is_single else max(1, self._permits.until_request - 1)
             most = most if key_places is None else min(most, _MOST_GUARDED)
             looked_at = messages[:most]
             del messages[:most]
-            shown = [] if hidden else self._to_be_shown(delivery, looked_at)
+            shown = self._to_be_shown(delivery, looked_at)
             if key_places is not None:
                 shown = self._in_key_order(delivery, shown, key_places)
             if most == 1:
@@ -202,13 +188,6 @@ class HandingOut:
             else:
                 in_order.append(message)
         return in_order
-
-    def _comes_again_in_a_lane(self, position: int) -> bool:
-        with self.lock:
-            around = [each for each in self._newest_of_lanes if each.first <= position <= each.last]
-        for each in around:
-            self.positions_of(each)
-        return any(each.holds(position) for each in around)
 
     def _to_be_shown(self, delivery: Delivery, messages: list[Message]) -> list[Message]:
         """Messages that are neither replaced, acknowledged, nor before the place of a seek."""

@@ -1,8 +1,7 @@
 """Reads the messages of a delivery, in the thread that takes them.
 
-Deleted messages are acknowledged; lost ones raise an error that names them. A delivery of a lane that lacks entries
-reports all gone ones between its ends. Some megabytes of due entries, which lie anywhere in the topic, are read
-together.
+Deleted messages are acknowledged; lost ones raise an error that names them. Some megabytes of due entries, which lie
+anywhere in the topic, are read together.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -32,18 +31,12 @@ def read_messages(subscription, delivery: Delivery) -> Generator[Read, None, int
     """The delivery's messages in order, without acknowledged batch indexes, and errors; returns the number of
     messages. A dead delivery has none and is given back.
     """
-    positions, in_order = subscription.positions_of(delivery), delivery.due_order
-    if delivery.is_dead:
-        subscription.tracker.give_back_dead(set(positions.tolist()))
-        return 0
+    positions, in_order = delivery.positions, delivery.due_order
     if in_order is None:
         stay = (
             positions if subscription.compacted_out is None else subscription.compacted_out.without(delivery, positions)
         )
-        messages = yield from _read(subscription, delivery, stay)
-        if len(positions) < delivery.entries:
-            yield from _pass_over_unknown(subscription, delivery)
-        return messages
+        return (yield from _read(subscription, delivery, stay))
     messages, size = 0, _entries_at_once(subscription, delivery)
     for at in range(0, len(in_order), size):
         messages += yield from _read_in_order(subscription, delivery, in_order[at : at + size])
@@ -152,12 +145,3 @@ def _pass_over(subscription, delivery: Delivery, run: Run, missing: Missing) -> 
         for index in indexes:
             if wanted >> index & 1:
                 subscription.tracker.acknowledge(entry + run.to_position, index, wanted)
-
-
-def _pass_over_unknown(subscription, delivery: Delivery) -> Iterator[MessagesLost]:
-    """Report all gone entries between the ends of the delivery, as some were sent."""
-    topic = subscription.topic
-    for run in subscription.ledgers.runs(topic.topic_id, subscription.partition, delivery.first, delivery.last):
-        for rows in subscription.entries.read(topic.path, run, columns=()):
-            if isinstance(rows, Missing) and rows.whole:
-                yield from _pass_over(subscription, delivery, run, rows._replace(parts={}))

@@ -90,7 +90,6 @@ class PartitionSubscription(HandingOut):
         """The last round from which something was taken from the queue, and the last place of it that was taken."""
         self._last_delivered = -1
         self._newest: dict[int, Delivery] = {}
-        self._newest_of_lanes: list[Delivery] = []
         self._ready, self._looked_at_again = Ready([]), []
         self._start_after: tuple[int, int] | None = None
         self._next_start_after: tuple[int, int] | None = None
@@ -188,7 +187,6 @@ class PartitionSubscription(HandingOut):
         self.generation += 1
         self._queued = 0
         self._newest.clear()
-        self._newest_of_lanes.clear()
         self._ready.take_back()
         self._looked_at_again.clear()
 
@@ -294,7 +292,7 @@ class PartitionSubscription(HandingOut):
         not if entries need not be adjacent.
         """
         is_whole = self._is_single_active or self._permits.most == self._permits.least
-        if is_whole or row["lane_hashes"] or row["positions"] is not None or row["chunks"]:
+        if is_whole or row["positions"] is not None or row["chunks"]:
             yield row
             return
         entries = max(1, self._permits.least // (row["batch_size"] or 1))
@@ -317,9 +315,6 @@ class PartitionSubscription(HandingOut):
                 permits += self._permits.refuse(delivery.messages)
         if is_shown:
             self._consumer._receiver.arrive(delivery)
-        elif is_dead and delivery.positions is None:
-            delivery.is_dead = True
-            self._consumer._receiver.arrive(delivery)  # the reading thread returns it, once its positions are known
         elif is_dead:
             self.tracker.give_back_dead(set(map(int, delivery.positions)))
         self._flow(permits)
@@ -342,12 +337,11 @@ class PartitionSubscription(HandingOut):
         tail = self._consumer._receiver.take_back(self, too_many)
         with self.lock:
             tail = [delivery for delivery in tail if delivery.generation == self.generation]
-            messages = sum(delivery.messages for delivery in tail if not delivery.is_dead)
+            messages = sum(delivery.messages for delivery in tail)
             self._queued -= messages
             permits += self._permits.give_back(messages)
             if gone := set(tail):
                 self._newest = {at: newest for at, newest in self._newest.items() if newest not in gone}
-                self._newest_of_lanes = [newest for newest in self._newest_of_lanes if newest not in gone]
                 self._stale = redelivery = UnderWay()
         if tail:
             since = tail[0].round
@@ -360,10 +354,7 @@ class PartitionSubscription(HandingOut):
     def _comes_again(self, delivery: Delivery) -> None:
         if self._ready.may_hold(delivery.first, delivery.last):
             self._look_again()
-        if delivery.positions is None:
-            self._newest_of_lanes.append(delivery)
-        else:
-            self._newest.update(dict.fromkeys(delivery.positions, delivery))
+        self._newest.update(dict.fromkeys(map(int, delivery.positions), delivery))
 
     def end(self, error: PulsarSparkError) -> None:
         """End because of *error*: drop queued messages; acknowledgements have no effect any more."""

@@ -14,7 +14,7 @@ from pulsar_spark.protocol.acknowledgement.positions import Positions, ranges_of
 from pulsar_spark.protocol.delays.delays import DUE_BASE, is_virtual
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY, Owners
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.cursor_ledger.lane_ranges import exact_ranges
+from pulsar_spark.storage.cursor_ledger.exact_ranges import exact_ranges
 from pulsar_spark.storage.delay_index.scheduled import WAITS, DueEntries, due_entries
 from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.delta.log import TableLog, last_append
@@ -85,7 +85,7 @@ class Backlog:
         key_shared = read_key_shared(self._layout, self._topic.path, state, key)
         due = due_entries(state, key, self._ledgers)
         if due is None:
-            ranges = list(exact_ranges(state, key, self._ledgers, self._topic.path))
+            ranges = list(exact_ranges(state, key, self._ledgers))
         else:
             ranges = [each for each in state.ranges(key) if each.first < DUE_BASE]
         unread = []
@@ -108,7 +108,7 @@ class Backlog:
         self, state: LatestRows, key: CursorKey, end: int, consumer_id: str, given_back: list[tuple[int, int]]
     ) -> bool:
         """Whether more is pending at this consumer than it gave back."""
-        ranges = (range_ for page in state.pages[key].values() for range_ in page)
+        ranges = state.states(key) if _is_map_before(state, key, end) else state.ranges(key)
         is_there = (range_ for range_ in ranges if range_.last < end or is_virtual(range_.first))
         mine = sum(range_.size for range_ in is_there if range_.consumer_id == consumer_id)
         return mine > sum(last - first + 1 for first, last in given_back)
@@ -125,7 +125,7 @@ class Backlog:
 
     def _is_all_others(self, state: LatestRows, key: CursorKey, end: int, consumer_id: str) -> bool:
         """Whether all entries above mark-delete are acknowledged or pending at other consumers."""
-        ranges = [range_ for page in state.pages[key].values() for range_ in page]
+        ranges = list(state.states(key) if _is_map_before(state, key, end) else state.ranges(key))
         are_others = (
             range_.last < end
             and (range_.status == ACKNOWLEDGED or (range_.status == PENDING and range_.consumer_id != consumer_id))
@@ -157,6 +157,12 @@ class Backlog:
         ):
             return False
         return bool(subtract(PositionRange(partition, range_.first, min(range_.last, end - 1)), given_back))
+
+
+def _is_map_before(state: LatestRows, key: CursorKey, end: int) -> bool:
+    """Whether the cursor's entries are a map that knows nothing from *end* on."""
+    kept = state.pages[key].get(None)
+    return kept is not None and kept.entries.last_known < end
 
 
 def hashes_by_part(

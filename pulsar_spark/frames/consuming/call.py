@@ -11,8 +11,7 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.consuming.letters import FrameLetters
 from pulsar_spark.frames.deliveries.chunk_deliveries import ChunkedMessage, across, apart, read_chunked
 from pulsar_spark.frames.deliveries.delivery import Answer, Delivery, answer
-from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange, exact
-from pulsar_spark.frames.deliveries.lane_frames import MOST_LANES, by_lane, read_lane
+from pulsar_spark.frames.deliveries.named_entries import MOST_READS, NamedEntries, by_kind, exact, only, stretches_of
 from pulsar_spark.frames.deliveries.published_files import read_published
 from pulsar_spark.frames.deliveries.unreadable import (
     NOTHING,
@@ -135,9 +134,9 @@ class Caller:
         is_wanted = self._with_payload and "payload" in (self._columns or DELIVERED)
         return is_wanted and has_encoded(self._topic, self.ledgers, delivery)
 
-    def exact(self, delivery: Delivery, is_selected: Callable[[LaneRange], bool] = lambda range_: True) -> Delivery:
-        """The delivery with positions for the lane ranges that *is_selected* selects, by default all."""
-        return replace(delivery, ranges=exact(self._topic, self.ledgers, delivery.ranges, is_selected))
+    def exact(self, delivery: Delivery, is_selected: Callable[[NamedEntries], bool] = lambda range_: True) -> Delivery:
+        """The delivery with ranges for the named entries that *is_selected* selects, by default all."""
+        return replace(delivery, ranges=exact(delivery.ranges, is_selected))
 
     def _read(self, delivery: Delivery, parts: Sequence[Parts], decoded: DataFrame | None) -> DataFrame:
         needed = self._needed()
@@ -176,14 +175,11 @@ class Caller:
             delivery = replace(delivery, ranges=across(delivery.ranges, parts))
             found += [] if chunked and not delivery.ranges else [self._stored(delivery, (), columns)]
             return reduce(DataFrame.unionByName, found)
-        lanes = by_lane([range_ for range_ in delivery.ranges if isinstance(range_, LaneRange)])
-        if len(lanes) > MOST_LANES:
-            delivery, lanes = self.exact(delivery), {}
-        found = [
-            read_lane(self._spark, self._topic, self.ledgers, *of_lane, columns, self._with_payload)
-            for of_lane in lanes.items()
-        ]
-        positions = [range_ for range_ in delivery.ranges if not isinstance(range_, LaneRange)]
+        kinds = by_kind(range_ for range_ in delivery.ranges if isinstance(range_, NamedEntries))
+        if len(kinds) > MOST_READS:
+            delivery, kinds = self.exact(delivery), []
+        found = [only(self._spark, self._at(stretches_of(named), columns), named) for named in kinds]
+        positions = [range_ for range_ in delivery.ranges if not isinstance(range_, NamedEntries)]
         if positions or not found:
             found.append(self._at(positions, columns))
         return reduce(DataFrame.unionByName, found)

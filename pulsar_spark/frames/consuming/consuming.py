@@ -28,7 +28,7 @@ from pulsar_spark.frames.consuming.membership import Failed, Lost, Membership, S
 from pulsar_spark.frames.consuming.progress import Progress, as_sentence, fields
 from pulsar_spark.frames.consuming.rewinding import Rewinding
 from pulsar_spark.frames.deliveries.delivery import Acknowledged, Answer, Delivery, messages_by_partition, without
-from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange, exact
+from pulsar_spark.frames.deliveries.named_entries import NamedEntries, exact
 from pulsar_spark.frames.deliveries.remaining import Remaining, remaining
 from pulsar_spark.frames.deliveries.unreadable import Unreadable
 from pulsar_spark.protocol.delays.durations import shown_seconds
@@ -182,7 +182,7 @@ class Consuming:
         if membership is not self._connection.membership:
             return
         if isinstance(event, Delivery):
-            event = self._in_order(replace(event, ranges=self._exact(event.ranges, lambda range_: range_.is_batch)))
+            event = self._in_order(replace(event, ranges=self._exact(event.ranges, lambda range_: False)))
             self._waiting = event if self._waiting is None else self._waiting.merged(event)
         elif isinstance(event, Failed):
             raise event.error
@@ -215,14 +215,14 @@ class Consuming:
             self._send(Answer([], [], unseen=early), [])
         return replace(delivery, ranges=kept)
 
-    def _not_given_back(self, delivery: Delivery) -> tuple[PositionRange | LaneRange, ...]:
+    def _not_given_back(self, delivery: Delivery) -> tuple[PositionRange | NamedEntries, ...]:
         ranges = self._exact(delivery.ranges, lambda range_: range_.partition in self._given_back)
         return without(ranges, self._given_back)
 
     def _exact(
-        self, ranges: Sequence[PositionRange | LaneRange], is_selected: Callable[[LaneRange], bool]
-    ) -> tuple[PositionRange | LaneRange, ...]:
-        return exact(self._topic, self._connection.ledgers, ranges, is_selected)
+        self, ranges: Sequence[PositionRange | NamedEntries], is_selected: Callable[[NamedEntries], bool]
+    ) -> tuple[PositionRange | NamedEntries, ...]:
+        return exact(ranges, is_selected)
 
     def _rewind(self) -> None:
         if self._rewinding is None or not self._rewinding.is_awaiting:
@@ -344,7 +344,7 @@ class Consuming:
             self._stopping.set()
         return True
 
-    def _grant_permits(self, delivery: Delivery, but: Sequence[PositionRange | LaneRange] = ()) -> None:
+    def _grant_permits(self, delivery: Delivery, but: Sequence[PositionRange | NamedEntries] = ()) -> None:
         """Grant permits for the delivered messages, *but* those of some ranges."""
         self._connection.flow(messages_by_partition(delivery.ranges) - messages_by_partition(but))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pulsar_spark.frames.deliveries.delivery import without
-from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange, exact
+from pulsar_spark.frames.deliveries.named_entries import NamedEntries, exact
 from pulsar_spark.protocol.acknowledgement.positions import expanded, ranges_of
 from pulsar_spark.storage.entries.key_hashes import hashes_of
 from pulsar_spark.storage.entries.slices import PositionRange, by_partition
@@ -64,8 +64,8 @@ class KeyOrder:
         return committed
 
     def in_order(
-        self, ranges: Sequence[PositionRange | LaneRange], requests_version: int
-    ) -> tuple[tuple[PositionRange | LaneRange, ...], list[PositionRange]]:
+        self, ranges: Sequence[PositionRange | NamedEntries], requests_version: int
+    ) -> tuple[tuple[PositionRange | NamedEntries, ...], list[PositionRange]]:
         """Split *ranges* into those to handle and those too early, for a round that had read ``requests`` up to this
         version."""
         if not self._is_final:
@@ -74,7 +74,7 @@ class KeyOrder:
             ]
         guarded = {guard.partition for guard in self._guards}
         kept, early = [range_ for range_ in ranges if range_.partition not in guarded], []
-        guarded_ranges = exact(self._topic, self._ledgers, (range_ for range_ in ranges if range_.partition in guarded))
+        guarded_ranges = exact(range_ for range_ in ranges if range_.partition in guarded)
         for partition, of_partition in by_partition(guarded_ranges).items():
             positions, hashes = self._entries(partition, of_partition)
             guards = (guard for guard in self._guards if guard.partition == partition)

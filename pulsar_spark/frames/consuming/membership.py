@@ -13,10 +13,11 @@ from pulsar_spark.client.model.policies import ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.frames.consuming.letters import FrameLetters
 from pulsar_spark.frames.deliveries.delivery import Answer, Delivery
-from pulsar_spark.frames.deliveries.lane_deliveries import DueRange, LaneRange
+from pulsar_spark.frames.deliveries.named_entries import DueRange, NamedEntries
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND, UNSEEN
 from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
+from pulsar_spark.protocol.delays.delays import is_virtual
 from pulsar_spark.protocol.subscriptions.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.topics.topic_name import check_own_name, check_subscription
 from pulsar_spark.storage.entries.slices import PositionRange
@@ -105,7 +106,7 @@ class Failed(NamedTuple):
 
 
 class _Arriving(NamedTuple):
-    ranges: list[PositionRange | LaneRange | DueRange]
+    ranges: list[PositionRange | NamedEntries | DueRange]
     chunked: list[tuple[int, int, int]]
 
 
@@ -211,7 +212,7 @@ class Membership:
     def arrived(
         self,
         round_number: int,
-        range_: PositionRange | LaneRange | DueRange,
+        range_: PositionRange | NamedEntries | DueRange,
         requests_version: int,
         chunked: list[tuple[int, int, int]],
     ) -> None:
@@ -264,11 +265,10 @@ class _PartitionMembership:
         return False  # a frame has no order
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
-        range_ = _position_range(self._partition, row)
-        if row["lane_hashes"] is not None:
-            range_ = LaneRange(range_, row["lane_hashes"], row["entries"], row["round"])
-        elif row["positions"] is not None:
-            range_ = DueRange(range_, row["positions"])
+        range_, positions = _position_range(self._partition, row), row["positions"]
+        if positions is not None:
+            is_due = is_virtual(range_.first)
+            range_ = DueRange(range_, positions) if is_due else NamedEntries(range_, positions, row["round"])
         chunked = [(self._partition, first, last) for first, last in unpacked_pairs(row["chunks"])]
         self._membership.arrived(row["round"], range_, requests_version, chunked)
 

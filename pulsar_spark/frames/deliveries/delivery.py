@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidMessage
-from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange
+from pulsar_spark.frames.deliveries.named_entries import NamedEntries
 from pulsar_spark.frames.given_frames import is_other_frame, shown
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, ranges_of
@@ -36,7 +36,7 @@ class Delivery(Described):
     """Entries that the broker sent to one consumer, in one round or in several that were merged.
 
     ``round`` is the last of these rounds; it had read the table ``requests`` up to version ``requests_version``. On
-    Key_Shared, a range may mean only the entries with certain sticky-key hashes (see lane_deliveries). The position of
+    Key_Shared, entries that lie scattered are named one by one (see named_entries). The position of
     a chunked message is that of its last chunk; ``chunked`` has (partition, first position, last position) of each.
     """
 
@@ -45,7 +45,7 @@ class Delivery(Described):
     subscription: str
     consumer_id: str
     round: int
-    ranges: tuple[PositionRange | LaneRange, ...]
+    ranges: tuple[PositionRange | NamedEntries, ...]
     requests_version: int = -1
     chunked: tuple[tuple[int, int, int], ...] = ()
 
@@ -68,7 +68,7 @@ class Delivery(Described):
         return replace(later, ranges=self.ranges + later.ranges, chunked=self.chunked + later.chunked)
 
 
-def messages_by_partition(ranges: Iterable[PositionRange | LaneRange]) -> Counter[int]:
+def messages_by_partition(ranges: Iterable[PositionRange | NamedEntries]) -> Counter[int]:
     """Count messages by partition."""
     found: Counter[int] = Counter()
     for range_ in ranges:
@@ -111,10 +111,10 @@ class Answer(NamedTuple):
 def answer(
     delivery: Delivery,
     result: object,
-    exact: Callable[[Delivery, Callable[[LaneRange], bool]], Delivery] = lambda delivery, is_selected: delivery,
+    exact: Callable[[Delivery, Callable[[NamedEntries], bool]], Delivery] = lambda delivery, is_selected: delivery,
 ) -> Answer:
     """Turn a function's *result* into an answer; :class:`InvalidMessage` for an invalid frame. *exact* converts the
-    lane ranges that its predicate selects to positions."""
+    named entries that its predicate selects to ranges."""
     if is_other_frame(result):
         raise InvalidMessage(
             f"the function returned {shown(result)}: return a Spark DataFrame of outcomes, or "
@@ -129,7 +129,7 @@ def answer(
     )
     acknowledged, given_back, put_off, found = _of_rounds(delivery), [], [], 0
     for range_ in delivery.ranges:
-        if isinstance(range_, LaneRange):
+        if isinstance(range_, NamedEntries):
             continue
         places = returned.get(range_.partition, {})
         positions = between(in_order.get(range_.partition, []), range_.first, range_.last)
@@ -159,7 +159,7 @@ def answer(
 def _of_rounds(delivery: Delivery) -> list[Acknowledged]:
     found: dict[tuple[int, int], Acknowledged] = {}
     for range_ in delivery.ranges:
-        if isinstance(range_, LaneRange):
+        if isinstance(range_, NamedEntries):
             known = found.setdefault(
                 (range_.partition, range_.round), Acknowledged(*range_.position_range[:3], None, range_.round)
             )
@@ -226,11 +226,11 @@ def between(ascending: list[int], first: int, last: int) -> list[int]:
 
 
 def without(
-    ranges: Iterable[PositionRange | LaneRange], holes: Mapping[int, Iterable[tuple[int, int]]]
-) -> tuple[PositionRange | LaneRange, ...]:
+    ranges: Iterable[PositionRange | NamedEntries], holes: Mapping[int, Iterable[tuple[int, int]]]
+) -> tuple[PositionRange | NamedEntries, ...]:
     """What is left of *ranges* without *holes*, which are given by partition and may overlap.
 
-    No range in a partition with holes may be a lane range.
+    No entries of a partition with holes may be named one by one.
 
     >>> [(left.first, left.last) for left in without([PositionRange(0, 0, 9), PositionRange(1, 0, 0)], {0: [(2, 20)]})]
     [(0, 1), (0, 0)]

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames.deliveries.chunk_deliveries import apart, find_usable
 from pulsar_spark.frames.deliveries.delivery import Delivery, without
-from pulsar_spark.frames.deliveries.lane_deliveries import LaneRange, exact
+from pulsar_spark.frames.deliveries.named_entries import NamedEntries, exact
 from pulsar_spark.frames.reading.chunk_payloads import Parts
 from pulsar_spark.protocol.acknowledgement.positions import Positions
 from pulsar_spark.storage.entries.lost import find_missing, is_as_published
@@ -28,7 +28,7 @@ class Remaining(NamedTuple):
     """``ranges`` exist; ``deleted`` and ``lost`` are (partition, first, last). ``deleted_messages`` counts those in
     batches. ``parts`` are chunks."""
 
-    ranges: tuple[PositionRange | LaneRange, ...]
+    ranges: tuple[PositionRange | NamedEntries, ...]
     deleted: list[tuple[int, int, int]]
     deleted_messages: int
     lost: list[tuple[int, int, int]]
@@ -41,7 +41,7 @@ def remaining(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, delivery:
     there = _not_gone(topic, ledgers, delivery.ranges)
     if not delivery.chunked or not there.ranges:
         return there
-    ranges = exact(topic, ledgers, there.ranges)
+    ranges = exact(there.ranges)
     found = find_usable(spark, topic, ledgers, apart(replace(delivery, ranges=ranges))[1])
     there = there._replace(parts=found.parts)
     holes: dict[int, list[tuple[int, int]]] = {}
@@ -58,10 +58,10 @@ def remaining(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, delivery:
     )
 
 
-def _not_gone(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | LaneRange]) -> Remaining:
+def _not_gone(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | NamedEntries]) -> Remaining:
     gone, deleted, messages, lost, error = {}, [], 0, [], None
     changed = _changed_partitions(topic, ledgers, ranges)
-    ranges = exact(topic, ledgers, ranges, lambda range_: range_.partition in changed)
+    ranges = exact(ranges, lambda range_: range_.partition in changed)
     for partition, of_partition in by_partition(each for each in ranges if isinstance(each, PositionRange)).items():
         spans = ledgers.spans_of(topic.topic_id, partition, [(each.first, each.last) for each in of_partition])
         for run, parts in spans:
@@ -81,10 +81,10 @@ def _not_gone(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange
     return Remaining(without(ranges, gone), deleted, messages, lost, error)
 
 
-def _changed_partitions(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | LaneRange]) -> set[int]:
-    """Partitions with lane ranges where a file has changed, so that rows may be gone."""
+def _changed_partitions(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | NamedEntries]) -> set[int]:
+    """Partitions with named entries where a file has changed, so that rows may be gone."""
     found: set[int] = set()
-    for partition in {range_.partition for range_ in ranges if isinstance(range_, LaneRange)}:
+    for partition in {range_.partition for range_ in ranges if isinstance(range_, NamedEntries)}:
         spans = Positions((range_.first, range_.last) for range_ in ranges if range_.partition == partition)
         runs = (run for run, _ in ledgers.spans_of(topic.topic_id, partition, list(spans)))
         if not all(is_as_published(topic.path, run) for run in runs):

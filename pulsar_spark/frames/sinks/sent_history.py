@@ -12,20 +12,15 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from pulsar_spark.frames.deliveries.delivery import Delivery
-from pulsar_spark.frames.deliveries.lane_deliveries import exact
+from pulsar_spark.frames.deliveries.named_entries import exact
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded
-from pulsar_spark.protocol.keys.lanes import LaneHashes
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round, version_of_round
-from pulsar_spark.storage.cursor_ledger.cursor_ledger import lane_hashes
 from pulsar_spark.storage.cursor_ledger.due_rows import by_position
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import read_rows
-from pulsar_spark.storage.entries.key_hashes import hashes_of
 from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
-from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _COLUMNS = [
@@ -41,27 +36,21 @@ _COLUMNS = [
     "round",
     "mark_delete_position",
     "is_removed",
-    "page",
-    "lane",
     "positions",
-    "hash_ranges",
-    "properties",
 ]
 
 
 class Sent(NamedTuple):
-    """Delivered ranges of a partition: consumer, round, first, last, and the lane
-    (:class:`~pulsar_spark.protocol.keys.lanes.LaneHashes`) of its entries, None for all."""
+    """Delivered ranges of a partition: consumer, round, first and last."""
 
     consumer_ids: np.ndarray
     rounds: np.ndarray
     firsts: np.ndarray
     lasts: np.ndarray
-    lanes: np.ndarray
 
     @classmethod
     def nothing(cls) -> Self:
-        return cls(np.empty(0, object), *(np.empty(0, np.int64) for _ in range(3)), np.empty(0, object))
+        return cls(np.empty(0, object), *(np.empty(0, np.int64) for _ in range(3)))
 
     def where(self, chosen: np.ndarray) -> Self:
         """The ranges that flags or indexes choose."""
@@ -78,7 +67,6 @@ class History:
     def __init__(self, layout: Layout, topic_id: str, subscription: str):
         self.key = (topic_id, subscription)
         self._layout, self._path = layout, layout.broker_table(CURSOR_LEDGER.name)
-        self._lanes: dict[tuple[int, int], LaneHashes] = {}
         self._seen = self._round = -1
         self._mark_delete: dict[int, int] = {}
         self._sent: dict[int, Sent] = defaultdict(Sent.nothing)
@@ -97,30 +85,17 @@ class History:
         self._seen, self._round = self._seen if version is None else version, round_number
 
     def exact(self, delivery: Delivery) -> Delivery:
-        """The delivery with positions instead of lane ranges."""
+        """The delivery with ranges instead of named entries."""
         if all(isinstance(range_, PositionRange) for range_ in delivery.ranges):
             return delivery
-        topic = read_topic(self._layout, delivery.topic)
-        return replace(delivery, ranges=exact(topic, LedgerIndex(self._layout), delivery.ranges))
+        return replace(delivery, ranges=exact(delivery.ranges))
 
     def overlapping(self, partition: int, spans: Sequence[tuple[int, int]], delivery: Delivery) -> Sent:
         """What was delivered of *spans* (first, last; ascending, disjoint) to other consumers than that of *delivery*,
         as ranges of all their entries."""
         sent = self._sent[partition]
         sent = sent.where(sent.consumer_ids != delivery.consumer_id)
-        firsts, lasts = as_array(spans)
-        of_lanes = sent.lanes != None  # noqa: E711 - element by element
-        found = _inside(sent.where(~of_lanes), firsts, lasts)
-        of_lanes = sent.where(of_lanes)
-        if len(of_lanes.firsts):
-            path = read_topic(self._layout, delivery.topic).path
-            hashes = hashes_of(LedgerIndex(self._layout), path, self.key[0], partition, spans)
-            positions = expanded(firsts, lasts)
-            for lane in dict.fromkeys(of_lanes.lanes):
-                mine = positions[lane.holds(hashes)]
-                of_lane = np.array([each == lane for each in of_lanes.lanes], bool)
-                found = found.followed_by(_inside(of_lanes.where(of_lane), mine, mine))
-        return found
+        return _inside(sent, *as_array(spans))
 
     def _is_mine(self) -> ds.Expression:
         topic_id, subscription = self.key
@@ -129,15 +104,14 @@ class History:
             & (ds.field("status") == PENDING)
             & (ds.field("delivery_round") == ds.field("round"))
         )
-        is_lane = (ds.field("kind") == "page") & ds.field("lane").is_valid() & ds.field("hash_ranges").is_valid()
         return (
             (ds.field("topic_id") == topic_id)
             & (ds.field("subscription") == subscription)
-            & (is_delivery | is_lane | (ds.field("kind") == "cursor"))
+            & (is_delivery | (ds.field("kind") == "cursor"))
         )
 
     def _apply(self, rows: pa.Table) -> None:
-        # Within a round, cursors come before deliveries, which happened after the move, and so do lanes.
+        # Within a round, cursors come before deliveries, which happened after the move.
         rows = rows.sort_by([("round", "ascending"), ("kind", "ascending"), ("partition", "ascending")])
         is_range = pc.equal(rows["kind"], "range").to_numpy()
         changes = [pc.fill_null(rows[name], -1).to_numpy() for name in ("round", "partition")]
@@ -149,22 +123,13 @@ class History:
             if is_range[start]:
                 self._add(rows.slice(start, end - start))
                 continue
-            row = rows.slice(start, 1).to_pylist()[0]
-            if row["kind"] == "page":
-                self._lanes[row["partition"], row["page"]] = lane_hashes(row)
-            else:
-                self._move(row)
+            self._move(rows.slice(start, 1).to_pylist()[0])
 
     def _add(self, rows: pa.Table) -> None:
         rows = by_position(rows)
         numbers = (rows[name].to_numpy() for name in ("round", "first", "last"))
         partition = rows["partition"][0].as_py()
-        lanes = np.empty(rows.num_rows, object)
-        if rows["lane"].null_count < rows.num_rows:
-            of_lane = rows["lane"].is_valid().to_pylist()
-            pages = zip(rows["page"].to_pylist(), of_lane)
-            lanes[:] = [self._lanes[partition, page] if is_lane else None for page, is_lane in pages]
-        added = Sent(rows["consumer_id"].to_numpy(zero_copy_only=False), *numbers, lanes)
+        added = Sent(rows["consumer_id"].to_numpy(zero_copy_only=False), *numbers)
         self._sent[partition] = self._sent[partition].followed_by(added)
 
     def _move(self, cursor: dict) -> None:
@@ -183,7 +148,5 @@ def _inside(sent: Sent, firsts: np.ndarray, lasts: np.ndarray) -> Sent:
     of_stretch = expanded(begin, end - 1)
     found = sent.where(np.repeat(np.arange(len(begin)), end - begin))
     return found._replace(
-        firsts=np.maximum(found.firsts, firsts[of_stretch]),
-        lasts=np.minimum(found.lasts, lasts[of_stretch]),
-        lanes=np.empty(len(of_stretch), object),
+        firsts=np.maximum(found.firsts, firsts[of_stretch]), lasts=np.minimum(found.lasts, lasts[of_stretch])
     )

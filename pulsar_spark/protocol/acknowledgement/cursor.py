@@ -19,7 +19,7 @@ DEAD = "dead"
 """Entries given back too often, in the plan; once their letters are due they count as acknowledged."""
 DELIVERY_ROUND = "delivery_round"
 """Property of an acknowledgement: it includes only the positions that this round delivered to the consumer and
-that are still pending there. Deliveries by lane need it, because others' entries lie between."""
+that are still pending there. Deliveries of Key_Shared need it, because others' entries lie between."""
 
 IS_UNSEEN = "is_unseen"
 """Property of a negative acknowledgement: "true" if the application saw none of its entries, as they came too
@@ -35,7 +35,7 @@ and of later rounds, none of which the application saw (see :data:`IS_UNSEEN`)."
 
 class Range(NamedTuple):
     """Entries first..last in one status; ``due_time`` in microseconds since 1970 (UTC). Attributes that do not apply
-    are None. In a lane's range (see lanes), ``entries`` counts its own only.
+    are None. ``entries`` counts those it means, if not all.
     """
 
     first: int

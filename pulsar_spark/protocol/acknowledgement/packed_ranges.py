@@ -60,6 +60,10 @@ class PackedRanges(Sequence[Range]):
 
     __hash__ = None
 
+    def where(self, chosen: np.ndarray) -> "PackedRanges":
+        """Those of the ranges that flags choose."""
+        return PackedRanges(self.ends[:, chosen], self.which[chosen], self.tails)
+
     def in_order(self) -> "PackedRanges":
         """The ranges by position."""
         if (self.ends[0, 1:] > self.ends[0, :-1]).all():

@@ -30,10 +30,17 @@ def ranges_of(positions: np.ndarray | Sequence[int]) -> list[tuple[int, int]]:
         return []
     if positions[-1] - positions[0] == len(positions) - 1:
         return [(int(positions[0]), int(positions[-1]))]
-    positions = np.asarray(positions, np.int64)
+    return list(zip(*stretches_of(np.asarray(positions, np.int64)).tolist()))
+
+
+def stretches_of(positions: np.ndarray) -> np.ndarray:
+    """Ascending positions as two rows: the first and last positions of ranges.
+
+    >>> stretches_of(np.array([3, 4, 5, 9])).tolist()
+    [[3, 9], [5, 9]]
+    """
     ends = np.flatnonzero(np.diff(positions) != 1)
-    firsts, lasts = np.append(positions[:1], positions[ends + 1]), np.append(positions[ends], positions[-1:])
-    return list(zip(firsts.tolist(), lasts.tolist()))
+    return np.stack([np.append(positions[:1], positions[ends + 1]), np.append(positions[ends], positions[-1:])])
 
 
 def as_array(spans: Iterable[tuple[int, int]]) -> np.ndarray:

@@ -73,6 +73,14 @@ class CodePages:
         codes = self._mixed[page]
         return unpack(codes) if isinstance(codes, bytes) else codes
 
+    def _counted_until(self, first: int, end: int, codes: int) -> np.ndarray:
+        """How many entries of pages that agree have each code, from *first* on before *end*, where a page begins."""
+        pages = self._uniform[(first >> PAGE_BITS) - self._first_page : (end >> PAGE_BITS) - self._first_page]
+        counted = np.bincount(pages, minlength=codes) * PAGE
+        if len(pages):
+            counted[pages[0]] -= first & PAGE - 1
+        return counted
+
     def _open(self, page: int, new: int | np.ndarray) -> np.ndarray:
         """The codes of a page, some of which are to be changed to the *new* ones."""
         at = page - self._first_page

@@ -105,12 +105,26 @@ class EntryMap(CodePages):
     def count(self, codes: Collection[int], first: int, last: int) -> int:
         """How many of the entries *first*..*last* above mark-delete have one of *codes*."""
         codes, counted = [*codes], 0
+        if first <= self.mark_delete + 1 and last >= self.end - 1 and UNREAD_CODE not in codes and not self._before:
+            return int(sum(self.counts[code] for code in codes if code < len(self.counts)))
         for page, begin, end in self._parts_with(codes, first, last):
             if self._is_mixed(page):
                 counted += int(np.count_nonzero(_have(self._codes(page)[begin:end], codes)))
             else:
                 counted += end - begin
         return counted
+
+    @property
+    def last_known(self) -> int:
+        """The last position of which anything is known."""
+        for page in range(self.end - 1 >> PAGE_BITS, self._first_page - 1, -1):
+            if self._is_mixed(page):
+                known = np.flatnonzero(self._codes(page) != UNREAD_CODE)
+                if len(known):
+                    return max((page << PAGE_BITS) + int(known[-1]), self.mark_delete)
+            elif self._code(page) != UNREAD_CODE:
+                return (page + 1 << PAGE_BITS) - 1
+        return self.mark_delete
 
     # Changing
 
@@ -176,6 +190,20 @@ class EntryMap(CodePages):
         self._pass_acknowledged()
         return found
 
+    def everything(self) -> list[Change]:
+        """What differs from a map in which nothing is known, by position."""
+        found: list[Change] = []
+        starts = np.flatnonzero(np.diff(self._uniform, prepend=-2))
+        for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(self._uniform)]):
+            first, code = self._first_page + begin, int(self._uniform[begin])
+            if self._is_mixed(first):
+                for page in range(first, self._first_page + end):
+                    codes = self._codes(page).astype(np.int32)
+                    found.append(Change(page << PAGE_BITS, PAGE, np.where(codes == UNREAD_CODE, UNCHANGED, codes)))
+            elif code != UNREAD_CODE:
+                found.append(Change(first << PAGE_BITS, (end - begin) * PAGE, np.array([code], np.int32)))
+        return found
+
     def _parts_with(self, codes: Collection[int], first: int, last: int) -> Iterator[tuple[int, int, int]]:
         """The pages of *first*..*last* above mark-delete that may have entries with one of *codes*, each with where it
         begins and ends in the page."""
@@ -227,9 +255,13 @@ class EntryMap(CodePages):
             return Change(at, PAGE, np.array([now], np.int32))
         before = unpack(before) if isinstance(before, bytes) else before
         now = self._mixed[page] if self._is_mixed(page) else np.full(PAGE, self._code(page))
-        places = np.flatnonzero(now[skipped:] != (before if isinstance(before, int) else before[skipped:])) + skipped
+        is_changed = now[skipped:] != (before if isinstance(before, int) else before[skipped:])
         if self._is_mixed(page):
             self._tidy(page, now, skipped)
+        if is_changed.all() and not skipped and isinstance(before, int) and self._is_mixed(page):
+            self._count(now, 1), self._count(np.array([before]), -PAGE)
+            return Change(at, PAGE, now.astype(np.int32))
+        places = np.flatnonzero(is_changed) + skipped
         if not len(places):
             return None
         codes = now[places]
@@ -275,14 +307,6 @@ class EntryMap(CodePages):
             self.counts -= passed
             self.mark_delete = at - 1
             self._forget(at >> PAGE_BITS)
-
-    def _counted_until(self, first: int, end: int, codes: int) -> np.ndarray:
-        """How many entries of pages that agree have each code, from *first* on before *end*, where a page begins."""
-        pages = self._uniform[(first >> PAGE_BITS) - self._first_page : (end >> PAGE_BITS) - self._first_page]
-        counted = np.bincount(pages, minlength=codes) * PAGE
-        if len(pages):
-            counted[pages[0]] -= first & PAGE - 1
-        return counted
 
     def _forget(self, page: int) -> None:
         """Forget the pages below *page*, and what was said of entries below mark-delete in it."""

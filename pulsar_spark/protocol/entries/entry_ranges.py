@@ -1,17 +1,22 @@
 """A map of entries as ranges, and ranges put into a map."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, Range
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
 from pulsar_spark.protocol.acknowledgement.packed_ranges import PackedRanges, joined, used_numbers
-from pulsar_spark.protocol.acknowledgement.positions import expanded
+from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of as spans_of
 from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, FIXED, UNREAD_CODE, EntryCodes, EntryState
 from pulsar_spark.protocol.entries.entry_map import UNCHANGED, Change, EntryMap
 
 _SHORT = 64
 """Entries of a range up to which its positions are named one by one, together with those of others."""
+_LOOKED_AT = 1 << 12
+MOST_STRETCHES = 16
+"""Stretches up to which the entries of a state that a round changed are a range each; of more, one row names all."""
 
 
 def state_of(held: Range) -> EntryState:
@@ -36,10 +41,49 @@ def ranges_of(entries: EntryMap, first: int = 0, last: int | None = None) -> Pac
     return PackedRanges(np.stack([firsts[is_known], lasts[is_known]]), which, tails)
 
 
+class Listed(NamedTuple):
+    """Entries at *positions* that have the state of *range_*."""
+
+    range_: Range
+    positions: np.ndarray
+
+
+def put_listed(entries: EntryMap, listed: Listed) -> None:
+    """Let the entries of *listed* have its state."""
+    positions = np.sort(listed.positions)
+    positions = positions[np.searchsorted(positions, entries.mark_delete, "right") :]
+    entries.set_at(positions, entries.codes.code(state_of(listed.range_)))
+
+
+def acknowledge_all(codes: EntryCodes, code: int, first: int, last: int) -> Range:
+    """Let all entries of a code of pending entries, which lie in *first*..*last*, be acknowledged; the range that says
+    so in a row: acknowledged is what the consumer has there of the delivery."""
+    state = codes.state(code)
+    codes.recode(code, FIXED[ACKNOWLEDGED_CODE])
+    return Range(first, last, ACKNOWLEDGED, state.consumer_id, state.delivery_round)
+
+
+def _acknowledge_delivery(entries: EntryMap, answered: Range) -> None:
+    """Let the entries of such a range be acknowledged."""
+    for code, state in list(entries.codes.known()):
+        if (state.status, *state[1:3]) == (PENDING, *answered[3:5]):
+            if code < len(entries.counts) and entries.count([code], *answered[:2]) == entries.counts[code]:
+                entries.codes.recode(code, FIXED[ACKNOWLEDGED_CODE])
+            else:
+                entries.replace([code], *answered[:2], ACKNOWLEDGED_CODE)
+
+
 def put_ranges(entries: EntryMap, ranges: Sequence[Range]) -> None:
     """Let the entries of *ranges*, none of which overlaps another, have their states."""
     packed = joined([ranges]).in_order()
     if not len(packed):
+        return
+    answers = [tail[0] == ACKNOWLEDGED and tail[1] is not None for tail in packed.tails]
+    if any(answers):
+        is_answer = np.array(answers)[packed.which]
+        for each in packed.where(is_answer):
+            _acknowledge_delivery(entries, each)
+        put_ranges(entries, list(packed.where(~is_answer)))
         return
     tails = [Range(0, 0, *tail) for tail in packed.tails]
     codes = np.array([entries.codes.code(state_of(tail)) for tail in tails], np.int64)[packed.which]
@@ -53,27 +97,84 @@ def put_ranges(entries: EntryMap, ranges: Sequence[Range]) -> None:
     entries.set_at(positions[is_above], np.repeat(codes, lasts - firsts + 1)[is_above])
 
 
-def changed_ranges(changes: Sequence[Change], codes: EntryCodes, mark_delete: int) -> list[Range]:
-    """What changed, as ranges of the states that the entries above *mark_delete* have now."""
-    found: list[Range] = []
-    for change in changes:
-        if change.is_uniform:
-            runs = [(change.first, change.last, int(change.codes[0]))]
-        else:
-            starts = np.append(0, np.flatnonzero(change.codes[1:] != change.codes[:-1]) + 1)
-            stops = np.append(starts[1:], change.entries) - 1
-            runs = zip((change.first + starts).tolist(), (change.first + stops).tolist(), change.codes[starts].tolist())
-        for first, last, code in runs:
-            if code == UNCHANGED or last <= mark_delete:
+class StateRows(NamedTuple):
+    """States of entries as rows say them: *ranges*, by position. Those with ``entries`` mean so many of the entries
+    between their ends: *positions* names them, by the first."""
+
+    ranges: list[Range]
+    positions: dict[int, np.ndarray]
+
+
+def state_rows(changes: Sequence[Change], codes: EntryCodes, mark_delete: int) -> StateRows:
+    """What *changes* say of entries above *mark_delete*: a range a stretch, and one range for all entries of a state
+    that lie scattered.
+
+    >>> entries = EntryMap()
+    >>> put_ranges(entries, [Range(at, at, "pending", "c", 1, batch_size=1) for at in range(0, 40, 2)])
+    >>> ranges, positions = state_rows(entries.take_changes(), entries.codes, -1)
+    >>> [(range_.first, range_.last, range_.entries) for range_ in ranges], positions[0][:3].tolist()
+    ([(0, 38, 20)], [0, 2, 4])
+    """
+    spans = [(each.first, each.last, int(each.codes[0])) for each in changes if each.is_uniform]
+    scattered, positions = [each for each in changes if not each.is_uniform], {}
+    listed: list[Range] = []
+    if scattered:
+        for code, of_code in by_code(*_joined(scattered)):
+            if _are_few(of_code):
+                spans += ((*span, code) for span in spans_of(of_code))
                 continue
-            first = max(first, mark_delete + 1)
-            if found and code != ACKNOWLEDGED_CODE and found[-1].last + 1 == first:
-                state = codes.state(code)
-                if found[-1][2:-1] == state:
-                    found[-1] = found[-1]._replace(last=last)
-                    continue
-            found.append(Range(first, last, *codes.state(code)))
-    return found
+            of_code = of_code[np.searchsorted(of_code, mark_delete, "right") :]
+            if len(of_code):
+                ends = int(of_code[0]), int(of_code[-1])
+                listed.append(Range(*ends, *codes.state(code), entries=len(of_code)))
+                positions[ends[0]] = of_code
+    return StateRows([*_ranges_of_spans(sorted(spans), codes, mark_delete), *listed], positions)
+
+
+def _joined(changes: Sequence[Change]) -> tuple[np.ndarray, np.ndarray]:
+    """What *changes* say: codes, and positions."""
+    firsts, lasts = as_array((each.first, each.last) for each in changes)
+    told, is_one = np.concatenate([each.codes for each in changes]), (firsts[1:] == lasts[:-1] + 1).all()
+    at = np.arange(firsts[0], lasts[-1] + 1) if is_one else expanded(firsts, lasts)
+    is_told = told != UNCHANGED
+    return (told, at) if is_told.all() else (told[is_told], at[is_told])
+
+
+def _are_few(positions: np.ndarray) -> bool:
+    """Are they few stretches? Mostly the first of them say."""
+    parts = (positions[:_LOOKED_AT], positions)
+    return all(np.count_nonzero(part[1:] != part[:-1] + 1) < MOST_STRETCHES for part in parts)
+
+
+def by_code(codes: np.ndarray, positions: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Each of *codes* with its *positions*, which ascend."""
+    if not len(codes):
+        return
+    counts = np.bincount(codes)
+    used, first, are_adjacent = np.flatnonzero(counts), positions[0], positions[-1] - positions[0] == len(positions) - 1
+    if len(used) == 1:
+        yield int(used[0]), positions
+        return
+    order = np.argsort(codes.astype(np.uint16) if len(counts) <= 1 << 16 else codes, kind="stable")  # by digits
+    begin = 0
+    for code, count in zip(used.tolist(), counts[used].tolist()):
+        at = order[begin : begin + count]
+        yield code, at + first if are_adjacent else positions[at]
+        begin += count
+
+
+def _ranges_of_spans(spans: Sequence[tuple[int, int, int]], codes: EntryCodes, mark_delete: int) -> Iterator[Range]:
+    """Spans (first, last, code), by position, as ranges; neighbours of one code are one."""
+    before: tuple[int, int, int] | None = None
+    for first, last, code in spans:
+        if before and before[2] == code and before[1] + 1 == first:
+            before = before[0], last, code
+            continue
+        if before and before[1] > mark_delete:
+            yield Range(max(before[0], mark_delete + 1), before[1], *codes.state(before[2]))
+        before = first, last, code
+    if before and before[1] > mark_delete:
+        yield Range(max(before[0], mark_delete + 1), before[1], *codes.state(before[2]))
 
 
 class EntryRanges(Sequence[Range]):
@@ -102,7 +203,15 @@ class EntryRanges(Sequence[Range]):
 
     __hash__ = None
 
+    def states(self) -> Iterator[Range]:
+        """What entries above mark-delete have, each state as a range of so many ``entries``."""
+        counts = self.entries.counts
+        for code, state in self.entries.codes.known():
+            if code != UNREAD_CODE and code < len(counts) and counts[code]:
+                yield Range(0, 0, *state, entries=int(counts[code]))
+
     def pass_to(self, mark_delete: int) -> None:
         """Let everything up to *mark_delete* be acknowledged, and keep no changes apart."""
         self.entries.set_span(self.entries.mark_delete + 1, mark_delete, ACKNOWLEDGED_CODE)
         self.entries.take_changes()
+        self.entries.codes.free(self.entries.counts)

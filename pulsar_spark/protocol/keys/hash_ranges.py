@@ -152,7 +152,7 @@ class Owners:
         numbered = [
             stretch._replace(shares=tuple(map(self.number, stretch.shares))) for stretch in stretches(ranges, axis)
         ]
-        self._table = HashTable(axis, numbered, np.int64)
+        self._table = HashTable(axis, numbered, np.int16 if len(self.consumers) < 1 << 15 else np.int32)
         numbers = {number for stretch in numbered for number in stretch.shares}
         self.sole = None if len(numbers) > 1 or NOBODY in numbers else numbers.pop()
         """The number of the one that owns every hash, None where there is none."""

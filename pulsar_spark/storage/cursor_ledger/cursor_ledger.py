@@ -14,13 +14,10 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import LogShortened
 from pulsar_spark.protocol.acknowledgement.cursor import Range
-from pulsar_spark.protocol.delays.delays import DUE_LANE
 from pulsar_spark.protocol.entries.entry_map import EntryMap
-from pulsar_spark.protocol.entries.entry_ranges import EntryRanges, put_ranges
-from pulsar_spark.protocol.keys.hash_ranges import Axis
-from pulsar_spark.protocol.keys.lanes import HashRange, LaneHashes
+from pulsar_spark.protocol.entries.entry_ranges import EntryRanges, Listed, put_listed, put_ranges
 from pulsar_spark.storage.cursor_ledger.committed_rounds import SNAPSHOT, Round, rows_by_part, since, since_snapshot
-from pulsar_spark.storage.cursor_ledger.range_rows import facts_and_ranges, ranges_by_place
+from pulsar_spark.storage.cursor_ledger.range_rows import facts_and_ranges, listed_rows, ranges_by_place
 from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SetAside
 from pulsar_spark.storage.delta.actions import Commit
 from pulsar_spark.storage.delta.python_rows import python_rows, uncollected
@@ -109,8 +106,6 @@ class LatestRows:
         self.consumers: dict[CursorKey, dict[str, dict]] = {}
         self.pages: dict[CursorKey, dict[int | None, Sequence[Range]]] = {}
         """Ranges by page; by no page (None) those of a map of entries, which rows change range by range."""
-        self.lanes: dict[CursorKey, dict[int, LaneHashes]] = {}
-        """The hashes of each page that is of a lane: its ranges mean and count only entries with these."""
         self.policies: dict[tuple[str, str], str] = {}
         self.owners: dict[str, str] = {}
         """Ids of the topics with policies, by name."""
@@ -156,7 +151,7 @@ class LatestRows:
             if key in self.cursors:
                 self._add_ranges(key, page, of_page)
 
-    def _add_ranges(self, key: CursorKey, page: int | None, ranges: Sequence[Range]) -> None:
+    def _add_ranges(self, key: CursorKey, page: int | None, ranges: Sequence[Range] | Listed) -> None:
         held = self.pages[key].get(page)
         if page is not None:
             self.pages[key][page] = [*held, *ranges] if held else ranges
@@ -164,7 +159,10 @@ class LatestRows:
         mark_delete = self.cursors[key]["mark_delete_position"]
         if held is None:
             held = self.pages[key][None] = EntryRanges(EntryMap(mark_delete))
-        put_ranges(held.entries, ranges)
+        if isinstance(ranges, Listed):
+            put_listed(held.entries, ranges)
+        else:
+            put_ranges(held.entries, ranges)
         held.pass_to(mark_delete)
 
     def numbered_until(self, topic_id: str) -> int:
@@ -178,8 +176,13 @@ class LatestRows:
         return min([consumed, *(version - 1 for version, _ in self.waiting_requests)])
 
     def ranges(self, key: CursorKey) -> list[Range]:
-        """All ranges of a cursor, by page; a lane's ranges mean only entries with its hashes."""
+        """All ranges of a cursor, by page."""
         return [held for page in self.pages[key].values() for held in page]
+
+    def states(self, key: CursorKey) -> Iterator[Range]:
+        """What a cursor's ranges say, in no order: of a map each state that entries have, as a range without ends."""
+        for ranges in self.pages[key].values():
+            yield from ranges.states() if isinstance(ranges, EntryRanges) else ranges
 
     def _apply_row(self, row: dict) -> None:
         kind = row["kind"]
@@ -216,7 +219,7 @@ class LatestRows:
         if kind == "letterless":
             self.letterless[cursor] = row
         elif kind == "cursor" and row["is_removed"]:
-            for facts in (self.cursors, self.consumers, self.pages, self.lanes, self.letterless):
+            for facts in (self.cursors, self.consumers, self.pages, self.letterless):
                 facts.pop(cursor, None)
         elif kind == "cursor":
             self.cursors[cursor] = row
@@ -224,7 +227,6 @@ class LatestRows:
             pages = self.pages.setdefault(cursor, {})
             if None in pages:
                 pages[None].pass_to(row["mark_delete_position"])
-            self.lanes.setdefault(cursor, {})
         elif cursor in self.cursors and kind == "consumer":
             before = self.consumers[cursor].get(*key)
             if before and row.get("hash_ranges") is None:
@@ -232,14 +234,11 @@ class LatestRows:
             _replace(self.consumers[cursor], *key, row, row)
         elif cursor in self.cursors:
             _replace(self.pages[cursor], *key, row, [])
-            self.lanes[cursor].pop(*key, None)
-            if row.get("lane") not in (None, DUE_LANE) and not row["is_removed"]:
-                self.lanes[cursor][key[0]] = lane_hashes(row)
 
     def _remove_topic(self, topic_id: str) -> None:
         self.topics = {key: row for key, row in self.topics.items() if key[0] != topic_id}
         self.promotions = {key: row for key, row in self.promotions.items() if key[0] != topic_id}
-        for facts in (self.cursors, self.consumers, self.pages, self.lanes, self.letterless):
+        for facts in (self.cursors, self.consumers, self.pages, self.letterless):
             for key in [key for key in facts if key.topic_id == topic_id]:
                 del facts[key]
         self.set_aside = {
@@ -276,13 +275,6 @@ def concerned_name(name: str) -> str:
     return name.rpartition("-")[0] or name
 
 
-def lane_hashes(row: dict) -> LaneHashes:
-    """The hashes of the lane of a page's row."""
-    of_axis = dict(row["properties"])
-    axis = Axis(int(of_axis["axis_size"]), int(of_axis["axis_start"]))
-    return LaneHashes(axis, tuple(HashRange(**held) for held in row["hash_ranges"]))
-
-
 def _read_round(path: AnyPath, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None) -> Round:
     """The rows of a round; ranges are packed part by part to save memory."""
     return _round_of(rows_by_part(path, commit, kinds, columns))
@@ -293,8 +285,18 @@ def _round_of(tables: Iterable[pa.Table]) -> Round:
     for rows in tables:
         of_part, ranges = facts_and_ranges(rows)
         facts.append(of_part)
-        pages += pages_of(ranges)
+        pages += _changes_in(ranges)
     return Round(pa.concat_tables(facts), pages)
+
+
+def _changes_in(rows: pa.Table) -> Iterator[tuple[CursorKey, int | None, Sequence[Range] | Listed]]:
+    """Cursor, page and ranges, or positions of one state, from rows of kind ``range``."""
+    if "positions" in rows.column_names and rows["positions"].null_count < rows.num_rows:
+        is_listed = pc.and_(pc.is_null(rows["page"]), pc.is_valid(rows["positions"]))
+        for (*key, page), listed in listed_rows(rows.filter(is_listed), (*_CURSOR, "page")):
+            yield CursorKey(*key), page, listed
+        rows = rows.filter(pc.invert(is_listed))
+    yield from pages_of(rows)
 
 
 def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, Sequence[Range]]]:

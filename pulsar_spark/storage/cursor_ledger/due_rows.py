@@ -1,38 +1,37 @@
-"""Convert rows of due-lane deliveries (protocol.delays), whose ``positions`` are in due order, to ranges of
-positions."""
+"""Convert rows that name positions, like those of due-lane deliveries (protocol.delays), to ranges of positions."""
 
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pulsar_spark.protocol.acknowledgement.packing import unpacked
-from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import stretches_of
+from pulsar_spark.storage.cursor_ledger.range_rows import lists_of
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def by_position(rows: Rows) -> Rows:
     """*rows* of ranges; one with ``positions`` becomes a row per stretch of these, without lane, count and page."""
-    packed = rows.column("positions").to_pylist()
-    if not any(packed):
+    lists = lists_of(rows.column("positions"))
+    if all(positions is None for positions in lists):
         return rows
-    places: list[int] = []
-    firsts, lasts, is_cut = [], [], []
-    whole = zip(*(rows.column(name).to_pylist() for name in ("first", "last")))
-    for place, (ends, data) in enumerate(zip(whole, packed, strict=True)):
-        stretches = [ends] if data is None else ranges_of(np.sort(unpacked(data)))
-        places += [place] * len(stretches)
-        firsts += [first for first, _ in stretches]
-        lasts += [last for _, last in stretches]
-        is_cut += [data is not None] * len(stretches)
-    cut = rows.take(pa.array(places, pa.int64()))
+    ends = zip(*(rows.column(name).to_pylist() for name in ("first", "last")))
+    stretches = [
+        np.array([[first], [last]]) if positions is None else stretches_of(np.sort(positions))
+        for (first, last), positions in zip(ends, lists, strict=True)
+    ]
+    counts = [each.shape[1] for each in stretches]
+    firsts, lasts = np.concatenate(stretches, axis=1)
+    places, is_cut = (np.repeat(each, counts) for each in (np.arange(len(lists)), [each is not None for each in lists]))
+    without = _with(rows, "positions", pa.nulls(len(lists), rows.schema.field("positions").type))
+    cut = without.take(pa.array(places))
     for name, values in {"first": firsts, "last": lasts}.items():
         cut = _with(cut, name, pa.array(values, pa.int64()))
-    for name in {"lane", "entries", "positions", "page"} & set(cut.schema.names):
-        kept = cut.column(name).to_pylist()
-        values = [None if is_of_due_lane else value for value, is_of_due_lane in zip(kept, is_cut, strict=True)]
-        cut = _with(cut, name, pa.array(values, cut.schema.field(name).type))
+    for name in {"lane", "entries", "page"} & set(cut.schema.names):
+        nothing = pa.scalar(None, cut.schema.field(name).type)
+        cut = _with(cut, name, pc.if_else(pa.array(is_cut), nothing, cut.column(name)))
     return cut
 
 

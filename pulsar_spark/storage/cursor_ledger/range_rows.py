@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.acknowledgement.packed_ranges import TAIL, PackedRanges, used_numbers
+from pulsar_spark.protocol.entries.entry_ranges import Listed
 
 LARGE = 16
 """Ranges a place, on average, from which packing them is quicker than objects."""
@@ -26,6 +27,23 @@ def facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     if count > first_range and pc.all(is_range.slice(first_range)).as_py():
         return rows.take(np.arange(first_range)), rows.slice(first_range)
     return rows.filter(pc.invert(is_range)), rows.filter(is_range)
+
+
+def listed_rows(rows: pa.Table, place: Sequence[str]) -> Iterator[tuple[tuple, Listed]]:
+    """Rows of ranges that name positions: their values in columns *place*, and what they say."""
+    found = zip(*(column.to_pylist() for column in rows.select(place).columns))
+    for values, range_, positions in zip(found, _packed(rows), lists_of(rows["positions"])):
+        yield values, Listed(range_, positions)
+
+
+def lists_of(column: pa.ChunkedArray | pa.ListArray) -> list[np.ndarray | None]:
+    """The numbers of each row of a column of lists."""
+    found: list[np.ndarray | None] = []
+    for part in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        values, offsets = part.values.to_numpy(), part.offsets.to_pylist()
+        is_there = part.is_valid().to_pylist()
+        found += [values[begin:end] if there else None for there, (begin, end) in zip(is_there, pairwise(offsets))]
+    return found
 
 
 def ranges_by_place(rows: pa.Table, place: Sequence[str]) -> Iterator[tuple[tuple, Sequence[Range]]]:

@@ -41,7 +41,7 @@ _ROWS_FOR_THREADS = 10_000
 SIZED = "payload"
 _FILE_ROWS, _FILES_AT_ONCE = 1 << 20, 2
 _SYNCS_AT_ONCE = 8
-_COUNTING = ("first", "last")
+_COUNTING = ("first", "last", "positions.list.element")
 """Positions that mostly count up, which are small when encoded as differences."""
 _PART_GROUPS = 2
 _PARTITION = "partition"
@@ -145,7 +145,8 @@ def write_parts(table: AnyPath, path: str, schema: pa.Schema, parts: Iterable[pa
 
 def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, *, is_large: bool = False) -> pq.ParquetWriter:
     """The writer of a data file; *is_large* adds page indexes."""
-    counting = [name for name in _COUNTING if name in schema.names]
+    leaves = list(_leaves(schema))
+    counting = [leaf for leaf in _COUNTING if leaf in leaves]
     return pq.ParquetWriter(
         sink,
         schema,
@@ -153,7 +154,7 @@ def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, *, is_large: bool = F
         store_schema=False,
         write_page_checksum=True,
         write_page_index=is_large,
-        use_dictionary=[leaf for leaf in _leaves(schema) if leaf not in counting],
+        use_dictionary=[leaf for leaf in leaves if leaf not in counting],
         column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"),
     )
 

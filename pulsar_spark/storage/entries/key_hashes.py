@@ -6,7 +6,6 @@ hash, stored by its producer or computed here.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.acknowledgement.positions import as_array, clusters, expanded
-from pulsar_spark.protocol.keys.lanes import LaneHashes, sent_entries
 from pulsar_spark.protocol.keys.murmur3 import hash_all
 from pulsar_spark.protocol.keys.sticky_key import MAX_HASH, NO_KEY_HASH, bytes_of
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delta.file_statistics import file_statistics, footer_schema
-from pulsar_spark.storage.entries.entries import are_missing, is_in_table, read_slice
+from pulsar_spark.storage.entries.entries import is_in_table, read_slice
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.store.store import StrPath, store_of
 from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
@@ -47,11 +45,6 @@ def unhashed_keys(table: StrPath, runs: Iterable[Run]) -> list[str] | None:
     return None if all(names is None for names in files) else [name for name in KEY_COLUMNS if name in found]
 
 
-def is_by_hash(table: StrPath, run: Run) -> bool:
-    """Does the footer say that the file's rows are in order of stored hash?"""
-    return _is_by_hash(f"{table}/{run.path}")
-
-
 @lru_cache(maxsize=4096)
 def _key_columns(path: str) -> tuple[str, ...] | None:
     footer = pq.read_metadata(store_of(path).parquet(path))
@@ -59,26 +52,6 @@ def _key_columns(path: str) -> tuple[str, ...] | None:
     if found["nullCount"].get("sticky_key_hash") == 0:
         return None
     return tuple(name for name in KEY_COLUMNS if name in names and found["nullCount"].get(name) != found["numRecords"])
-
-
-@lru_cache(maxsize=4096)
-def _is_by_hash(path: str) -> bool:
-    footer = pq.read_metadata(store_of(path).parquet(path))
-    groups = (footer.row_group(index) for index in range(footer.num_row_groups))
-    columns = (group.column(at) for group in groups for at in range(group.num_columns))
-    found = [column.statistics for column in columns if column.path_in_schema == "sticky_key_hash"]
-    is_said = found and all(each is not None and each.has_min_max and not each.null_count for each in found)
-    return bool(is_said) and all(one.max <= other.min for one, other in pairwise(found))
-
-
-def sent_by_lane(
-    index: LedgerIndex, table: StrPath, place: tuple[str, int], span: tuple[int, int], lane: LaneHashes, entries: int
-) -> np.ndarray:
-    """The ascending positions that a lane's range of *entries* entries sent, in *span* of *place* (topic id,
-    partition)."""
-    runs = list(index.runs(*place, *span))
-    is_of_lane = lane.holds(read_hashes(table, runs))
-    return span[0] + np.flatnonzero(sent_entries(is_of_lane, entries, lambda: are_missing(table, runs)))
 
 
 def hashes_of(

@@ -1,4 +1,4 @@
-"""Deliveries of Key_Shared lanes as the client takes them: of the entries between their ends only the lane's are shown,
+"""Deliveries that name their entries, as the client takes them: of those between their ends only these are shown,
 counted, acknowledged and given back. Rounds are written by hand; messages, requests and files are real."""
 
 import os
@@ -9,30 +9,19 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker.committing.round_rows import rows_of_round
 from pulsar_spark.link.inbox import COLUMNS
 from pulsar_spark.protocol.acknowledgement.cursor import Range
-from pulsar_spark.protocol.keys.hash_ranges import OwnedRange
-from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.protocol.subscriptions.permits import Permits
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.topics.topics import read_topic
-from tests.support.lanes import in_lanes, lanes_of
+from tests.support.named_entries import named
 from tests.support.waiting import eventually, nothing_comes, receive_values
 
 OTHERS = "somebody else's"
 KEYS = ["k0", "k1", "k2"]
 
 
-def slot(key: str | bytes) -> int:
-    return sticky_key_hash(key if isinstance(key, bytes) else key.encode()) % 65_536
-
-
-LANES = lanes_of(*sorted(OwnedRange(slot(key), slot(key), key) for key in KEYS[:2]))
-"""One of k0, one of k1, one of everything else."""
-
-
 class Hand:
-    """The rounds of a broker that keeps the cursor by lanes; the real one has numbered the messages and owns nobody's
-    hashes."""
+    """The rounds of a broker; the real one has numbered the messages and owns nobody's hashes."""
 
     def __init__(self, client, broker, *values, partition_keys=KEYS, **options):
         self.broker, self.client, self.round = broker, client, 1000
@@ -44,13 +33,12 @@ class Hand:
         for number, value in enumerate(values):
             producer.send(value.encode(), partition_key=partition_keys[number % len(partition_keys)])
         producer.close()
-        self.keys = [partition_keys[number % len(partition_keys)] for number in range(len(values))]
         self.subscription = self.consumer._subscriptions[0]
         topic = read_topic(client._layout, "t")
         eventually(lambda: self.subscription.ledgers.end(topic.topic_id, -1) == len(values))
         self.cursor = broker.cursor("t", "s")
 
-    def deliver(self, *states, redelivery_count=0, ack_set=None, batch_size=1, keys=None):
+    def deliver(self, *states, redelivery_count=0, ack_set=None, batch_size=1):
         """A round that sends the consumer the entries at positions 0, 1, 2... whose state is True, and somebody else
         those whose is False; None = not sent."""
         self.round += 1
@@ -60,9 +48,8 @@ class Hand:
             for at, each in enumerate(states)
             if each is not None
         ]
-        hashes = [sticky_key_hash(key if isinstance(key, bytes) else key.encode()) for key in keys or self.keys]
-        facts, pages = in_lanes(self.cursor.key, self.cursor.topic, LANES, hashes, ranges)
-        rows = rows_of_round(self.round, [{"kind": "round", "requests_version": 1 << 40}, *facts], pages)
+        pages = named(self.cursor.key, self.cursor.topic, ranges)
+        rows = rows_of_round(self.round, [{"kind": "round", "requests_version": 1 << 40}], pages)
         inbox = self.client._channel._first._inbox
         inbox.dispatch(rows.select(COLUMNS), inbox.wanted())
 
@@ -77,7 +64,7 @@ class Hand:
         return sum(request.permits for request in self.broker.asked("flow"))
 
 
-def test_only_entries_of_the_lane_are_shown_and_acknowledged_one_by_one(client, broker):
+def test_only_named_entries_are_shown_and_acknowledged_one_by_one(client, broker):
     hand = Hand(client, broker, *"abcdefghi", receiver_queue_size=4)
     before = hand.permits
     hand.deliver(True, False, False, True, None, False, True, None, None)
@@ -91,7 +78,7 @@ def test_only_entries_of_the_lane_are_shown_and_acknowledged_one_by_one(client, 
     assert hand.subscription._queued == 0 and hand.permits - before == 2, "half the queue at once, one is kept"
 
 
-def test_several_lanes_of_one_consumer_and_a_mixed_one(client, broker):
+def test_entries_that_lie_scattered_and_those_that_do_not(client, broker):
     hand = Hand(client, broker, *"abcdefghi")
     hand.deliver(True, False, True, True, False, None, None, None, None)
     assert sorted(receive_values(hand.consumer, 3)) == ["a", "c", "d"]
@@ -100,7 +87,7 @@ def test_several_lanes_of_one_consumer_and_a_mixed_one(client, broker):
 
 
 def test_what_comes_again_takes_the_place_of_the_same_entries_only(client, broker):
-    """Its ends lie around entries of another lane that are queued here too."""
+    """Its ends lie around other entries that are queued here too."""
     hand = Hand(client, broker, *"abcdefghi")
     hand.deliver(True, True, None, True, True, None, True, True, None)
     hand.deliver(None, None, None, True, None, None, True, None, None, redelivery_count=1)
@@ -114,10 +101,10 @@ def test_what_comes_again_takes_the_place_of_the_same_entries_only(client, broke
         (b"g", 1),
         (b"h", 0),
     ]
-    assert nothing_comes(hand.consumer) and hand.subscription._newest_of_lanes == [] and hand.subscription._queued == 0
+    assert nothing_comes(hand.consumer) and hand.subscription._queued == 0
 
 
-def test_a_queue_that_shrinks_gives_lanes_back_that_were_not_read(client, broker, monkeypatch):
+def test_a_queue_that_shrinks_gives_back_what_was_not_read(client, broker, monkeypatch):
     """All that was sent from a round on; what came again in it takes the place of nothing any more."""
     hand = Hand(client, broker, *"abcdefghi")
     hand.deliver(True, False, None, True, False, None, None, None, None)
@@ -130,7 +117,7 @@ def test_a_queue_that_shrinks_gives_lanes_back_that_were_not_read(client, broker
     eventually(lambda: broker.asked("redeliver_all"))
     (asked,) = broker.asked("redeliver_all")
     assert (asked.first, asked.properties["since_round"]) == (2, str(first))
-    assert hand.subscription._newest_of_lanes == [] and hand.subscription._queued == 1
+    assert hand.subscription._queued == 1
     assert receive_values(hand.consumer, 1) == ["d"] and nothing_comes(hand.consumer)
 
 
@@ -147,14 +134,12 @@ def test_batches_and_what_of_them_is_acknowledged(client, broker):
     producer = client.create_producer(
         "t", batching_enabled=True, batching_max_messages=2, batching_max_publish_delay_ms=60_000
     )
-    keys = []
     for number in range(8):
-        keys.append(KEYS[number // 2 % 2])
-        producer.send_async(str(number).encode(), None, partition_key=keys[-1])
+        producer.send_async(str(number).encode(), None, partition_key=KEYS[number // 2 % 2])
     producer.flush()
     topic = read_topic(client._layout, "t")
     eventually(lambda: hand.subscription.ledgers.end(topic.topic_id, -1) == 4)
-    hand.deliver(True, False, True, False, batch_size=2, ack_set=(0b10,), keys=keys[::2])
+    hand.deliver(True, False, True, False, batch_size=2, ack_set=(0b10,))
     assert hand.subscription._queued == 2
     assert receive_values(hand.consumer, 2) == ["1", "5"] and nothing_comes(hand.consumer)
     assert hand.subscription._queued == 0
@@ -166,25 +151,16 @@ def deleted(hand: Hand, *values: str) -> None:
     table.delete(f"cast(payload as string) in ({wanted})")
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_deleted_entries_are_acknowledged_and_leave_the_queue(client, broker, when):
-    """Deleted after they were sent: their keys are gone, so nobody knows whose they were; deleted before: they are of
-    the lane without a key."""
+def test_deleted_entries_are_acknowledged_and_leave_the_queue(client, broker):
     hand = Hand(client, broker, *"abcdefghi", receiver_queue_size=4)
     before = hand.permits
-    if when == "after":
-        hand.deliver(True, False, False, True, False, False, True, False, False)
-        deleted(hand, "d", "e")
-        assert receive_values(hand.consumer, 2) == ["a", "g"]
-    else:
-        deleted(hand, "d", "e")
-        keys = [NONE_KEY if value in "de" else key for value, key in zip("abcdefghi", hand.keys, strict=True)]
-        hand.deliver(False, False, True, True, True, True, False, False, True, keys=keys)
-        assert receive_values(hand.consumer, 3) == ["c", "f", "i"]
+    hand.deliver(True, False, False, True, False, False, True, False, False)
+    deleted(hand, "d", "e")
+    assert receive_values(hand.consumer, 2) == ["a", "g"]
     assert nothing_comes(hand.consumer)
     eventually(lambda: hand.subscription._queued == 0)
-    assert hand.positions("ack") == [3, 4]
-    assert hand.permits - before == (2 if when == "after" else 5)
+    assert hand.positions("ack") == [3]
+    assert hand.permits - before == 2
 
 
 def all_that_comes(consumer) -> list:
@@ -200,15 +176,13 @@ def all_that_comes(consumer) -> list:
 
 
 @pytest.mark.local_disk
-def test_lost_entries_are_named_to_those_who_may_miss_them(client, broker):
-    """The file is gone, and its key with it: whoever may have been sent the entry hears of it."""
+def test_lost_entries_are_named_to_whom_they_were_sent(client, broker):
     hand = Hand(client, broker, *"abcdefghi")
     topic = read_topic(client._layout, "t")
     hand.deliver(True, False, False, True, False, False, True, False, False)
     for version in (4, 5):
         os.unlink(topic.path / TableLog(topic.path).commit(version).added[0].path)
-    named = [(4, ((0, 0),)), (5, ((0, 0),))]
-    assert sorted(all_that_comes(hand.consumer), key=str) == sorted(["a", "g", *named], key=str)
+    assert sorted(all_that_comes(hand.consumer), key=str) == sorted(["a", "g", (4, ((0, 0),))], key=str)
     assert hand.subscription._queued == 0
     hand.deliver(True, False, False, None, False, False, True, False, False)
     assert all_that_comes(hand.consumer) == ["a", "g"], "nothing of these is missing"

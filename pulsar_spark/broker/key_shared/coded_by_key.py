@@ -1,0 +1,91 @@
+"""A round of a Key_Shared cursor whose entries are kept as a map of codes: each owner has a line of its own."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.gathering.coded import NO_POSITIONS, Coded, New
+from pulsar_spark.broker.gathering.coded_work import Labelled, Labels, Listed
+from pulsar_spark.broker.gathering.unread_slices import delayed_unread
+from pulsar_spark.broker.key_shared.keyed_codes import KeyedCodes
+from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE
+from pulsar_spark.protocol.entries.entry_ranges import by_code
+from pulsar_spark.protocol.keys.hash_ranges import NOBODY
+
+_HELD = None, True
+"""Line of entries that go to nobody in this round, and that they are held."""
+
+
+class CodedByKey(Coded):
+    """A :class:`~pulsar_spark.broker.gathering.coded.Coded` whose rows have lines."""
+
+    def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer]):
+        super().__init__(bundle, draft, changes, takers)
+        self._keyed = KeyedCodes(bundle, draft, changes, takers, self)
+        self._line = _HELD
+        self.found_nothing = True
+
+    @cached_property
+    def _again(self) -> tuple[np.ndarray, np.ndarray]:
+        """What may be delivered again now, and for each owner the first entry left for lack of permits."""
+        ripe = self._ripe() if self._permits > 0 else {}
+        parts = [(self._where_left(codes), due) for due, codes in ripe.items()]
+        positions = np.concatenate([NO_POSITIONS, *(part for part, _ in parts)])
+        dues = np.repeat([due for _, due in parts], [len(part) for part, _ in parts]).astype(np.int64)
+        order = np.argsort(positions)
+        return self._keyed.again(positions[order], dues[order])
+
+    def _may_be_dealt(self, comes: np.ndarray) -> np.ndarray:
+        """Those of the entries that come back now that are not held, nor wait for earlier ones of their owner."""
+        owners = self._keyed.owners_of(comes)
+        return comes[(owners != NOBODY) & (comes < self._again[1][owners])]
+
+    def _offered(self) -> np.ndarray:
+        return self._again[0]
+
+    def _add_what_may_go(self, known: np.ndarray) -> None:
+        owners, is_unread = self._keyed.owners_of(known), self._entries.at(known) == UNREAD_CODE
+        self._add_known(known[owners == NOBODY])
+        again = ~is_unread & (owners != NOBODY)
+        for owner, positions in by_code(owners[again], known[again]):
+            self._line = self._keyed.names[owner], False
+            self._add_known(positions)
+        self.first_new = self._places
+        new = self._keyed.new()
+        counts = new.counts
+        self.found_nothing = not len(self._again[0]) and not any(counts)
+        runs = self._runs_of(new) if any(counts) else []
+        apart = is_unread & (owners != NOBODY)
+        left = dict(by_code(owners[apart], known[apart]))
+        for owner in sorted({*left, *(owner for owner, count in enumerate(counts) if count)}):
+            self._line = self._keyed.names[owner], False
+            count = counts[owner] if owner < len(counts) else 0
+            if count and owner not in left and len(runs) == 1:
+                self._add_new(New(Labelled(count, new, owner), *runs[0][2:]))
+            else:
+                self._add_unread(new.positions(owner), left.get(owner, NO_POSITIONS), runs)
+        self._line = _HELD
+
+    def _runs_of(self, new: Labels) -> list[tuple]:
+        """The stretches of one batch size and deliver time that *new* entries lie in."""
+        known = delayed_unread(self._bundle, self._cursor, new.first, new.last, self._draft.wall)
+        return [*zip(*(known[name].to_pylist() for name in known.column_names))]
+
+    def _add_unread(self, new: np.ndarray, apart: np.ndarray, runs: list[tuple]) -> None:
+        """Add entries of one owner that were never delivered, those acknowledged in part one by one."""
+        begin = 0
+        for position, end in zip([*apart.tolist(), None], [*np.searchsorted(new, apart).tolist(), len(new)]):
+            self._add_in_runs(new[begin:end], runs)
+            begin = end
+            if position is not None:
+                self._add_known(np.array([position]))
+
+    def _add_in_runs(self, positions: np.ndarray, runs: list[tuple]) -> None:
+        for first, last, batch_size, due in runs:
+            begin, end = np.searchsorted(positions, (first, last + 1)).tolist()
+            if begin < end:
+                self._add_new(New(Listed(positions[begin:end]), batch_size, due))

@@ -1,0 +1,131 @@
+"""Entries of deliveries that are named one by one: those of Key_Shared that lie scattered, and those from the due lane
+(protocol.delays).
+
+Scattered ones are read at once and acknowledged by round. So **a delivery with named entries has all that their round
+delivered of their partition.** To remove or decide single rows, convert them to ranges first (:func:`exact`).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.session import local_frame
+
+MOST_READS = 4
+"""A delivery with more kinds of named entries than this is read by ranges, because each kind is a read of its own."""
+MOST_STRETCHES, LEAST_GAP = 8, 1 << 17
+"""Stretches of positions that are read, and entries between two of them that are worth a bound of their own."""
+_PAGE_BITS = 12
+"""Bits of the positions of a page, whose named entries are one row of bits."""
+_IS_NAMED = "shiftright(words[int(shiftright(position, 6) & 63)], int(position & 63)) & 1L = 1L"
+
+
+@dataclass(frozen=True, eq=False)
+class NamedEntries:
+    """Entries at *positions*, which ascend, delivered in *round*; *position_range* spans them."""
+
+    position_range: PositionRange
+    positions: np.ndarray
+    round: int
+
+    @property
+    def partition(self) -> int:
+        return self.position_range.partition
+
+    @property
+    def first(self) -> int:
+        return self.position_range.first
+
+    @property
+    def last(self) -> int:
+        return self.position_range.last
+
+    @property
+    def messages(self) -> int:
+        """The number of unacknowledged messages."""
+        return self.position_range._replace(last=self.first).messages * len(self.positions)
+
+
+class DueRange(NamedTuple):
+    """Entries at *positions*, in the order in which they came due; *position_range* has their other properties."""
+
+    position_range: PositionRange
+    positions: np.ndarray
+
+
+def exact(
+    ranges: Iterable[PositionRange | NamedEntries | DueRange],
+    is_selected: Callable[[NamedEntries], bool] = lambda range_: True,
+) -> tuple[PositionRange | NamedEntries, ...]:
+    """Convert due ranges, and the named entries that *is_selected* selects, to ranges of positions."""
+    found: list[PositionRange | NamedEntries] = []
+    for each in ranges:
+        if isinstance(each, DueRange) or (isinstance(each, NamedEntries) and is_selected(each)):
+            stretches = ranges_of(np.sort(each.positions))
+            found += [each.position_range._replace(first=first, last=last) for first, last in stretches]
+        else:
+            found.append(each)
+    return tuple(found)
+
+
+def by_kind(named: Iterable[NamedEntries]) -> list[list[NamedEntries]]:
+    """Named entries that may be read together: of one redelivery count and without acknowledged messages."""
+    found: dict[tuple, list[NamedEntries]] = {}
+    for each in named:
+        found.setdefault(each.position_range[3:5], []).append(each)
+    return list(found.values())
+
+
+def stretches_of(named: Sequence[NamedEntries]) -> list[PositionRange]:
+    """Few ranges, by partition and position, in which all of *named* lie, without the widest gaps."""
+    found: list[PositionRange] = []
+    for partition, positions in _by_partition(named).items():
+        gaps = np.diff(positions)
+        widest = np.argsort(-gaps, kind="stable")[: MOST_STRETCHES - 1]
+        cuts = np.sort(widest[gaps[widest] > LEAST_GAP]) + 1
+        firsts, lasts = positions[np.append(0, cuts)], positions[np.append(cuts, len(positions)) - 1]
+        alike = named[0].position_range._replace(partition=partition)
+        found += [alike._replace(first=first, last=last) for first, last in zip(firsts.tolist(), lasts.tolist())]
+    return found
+
+
+def only(spark: SparkSession, messages: DataFrame, named: Sequence[NamedEntries]) -> DataFrame:
+    """Those of *messages* (``partition``, ``position``) whose entries are *named*."""
+    parts = [_bits(partition, positions) for partition, positions in _by_partition(named).items()]
+    pages = F.broadcast(local_frame(spark, pa.concat_tables(parts)))
+    located = messages.withColumn("page", F.shiftright("position", _PAGE_BITS))
+    return (
+        located.join(pages.withColumnRenamed("of", "partition"), on=["partition", "page"], how="inner")
+        .filter(F.expr(_IS_NAMED))
+        .select(*messages.columns)
+    )
+
+
+def _by_partition(named: Sequence[NamedEntries]) -> dict[int, np.ndarray]:
+    found: dict[int, list[np.ndarray]] = {}
+    for each in named:
+        found.setdefault(each.partition, []).append(each.positions)
+    return {partition: np.sort(np.concatenate(parts)) for partition, parts in found.items()}
+
+
+def _bits(partition: int, positions: np.ndarray) -> pa.Table:
+    """A row for each page with any of *positions*, which ascend: 64 words whose bits say which."""
+    pages, at = np.unique(positions >> _PAGE_BITS, return_inverse=True)
+    is_named = np.zeros((len(pages), 1 << _PAGE_BITS), bool)
+    is_named[at, positions & (1 << _PAGE_BITS) - 1] = True
+    words = np.packbits(is_named, axis=1, bitorder="little").view(np.int64)
+    offsets = pa.array(np.arange(len(pages) + 1, dtype=np.int32) * words.shape[1])
+    return pa.table(
+        {
+            "of": pa.array(np.full(len(pages), partition, np.int32)),
+            "page": pa.array(pages),
+            "words": pa.ListArray.from_arrays(offsets, pa.array(words.ravel())),
+        }
+    )
