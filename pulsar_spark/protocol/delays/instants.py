@@ -3,6 +3,8 @@
 from datetime import datetime, timedelta, timezone
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Python's calendar: the years 1 to 9999."""
 
 
 def to_micros(instant: datetime) -> int:

@@ -64,7 +64,7 @@ class Reprocessing:
         create_table(self.path, REPROCESSING)
 
     def exists(self) -> bool:
-        return (self.path / "_delta_log").is_dir()
+        return TableLog(self.path).exists()
 
     @contextlib.contextmanager
     def planning(self) -> Iterator[None]:

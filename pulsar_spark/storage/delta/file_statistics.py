@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulsar_spark.protocol.delays.instants import from_micros, to_micros
+from pulsar_spark.protocol.delays.instants import FIRST_MICROS, LAST_MICROS, from_micros, to_micros
 from pulsar_spark.table_specs import MESSAGE_KEYS
 
 _STATISTICS_TEXT = 256
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
-_FIRST = to_micros(datetime.min.replace(tzinfo=timezone.utc))
-_LAST = to_micros(datetime.max.replace(tzinfo=timezone.utc)) - 999
+_LAST = LAST_MICROS - 999
+"""The last instant that statistics can round up."""
 
 
 def statistics(rows: pa.Table) -> dict:
@@ -136,7 +136,7 @@ def _at_least(value: int | str | datetime) -> int | str:
 
 def _datetime(micros: int) -> datetime:
     """The instant, or the nearest in Python's calendar."""
-    return from_micros(min(max(micros, _FIRST), _LAST))
+    return from_micros(min(max(micros, FIRST_MICROS), _LAST))
 
 
 def _instant(value: datetime) -> str:
@@ -151,4 +151,4 @@ def instant_of(text: str | None) -> datetime | None:
 
 def is_beyond_calendar(instant: datetime) -> bool:
     """Whether statistics may use it for an instant beyond Python's calendar."""
-    return not _FIRST < to_micros(instant) < _LAST
+    return not FIRST_MICROS < to_micros(instant) < _LAST

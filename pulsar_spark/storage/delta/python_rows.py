@@ -7,11 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.protocol.delays.instants import from_micros
+from pulsar_spark.protocol.delays.instants import FIRST_MICROS, LAST_MICROS, from_micros
 from pulsar_spark.table_specs.spec import TIME
-
-_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""Python's calendar, in microseconds."""
 
 
 @contextlib.contextmanager
@@ -44,8 +41,8 @@ def python_rows(rows: pa.Table) -> list[dict]:
         for number, field in enumerate(rows.schema):
             if pa.types.is_timestamp(field.type):
                 micros = pc.min_element_wise(
-                    pc.max_element_wise(rows.column(number).cast(pa.int64()), _FIRST, skip_nulls=False),
-                    _LAST,
+                    pc.max_element_wise(rows.column(number).cast(pa.int64()), FIRST_MICROS, skip_nulls=False),
+                    LAST_MICROS,
                     skip_nulls=False,
                 )
                 rows = rows.set_column(number, field, micros.cast(field.type))

@@ -24,7 +24,7 @@ from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.store.faults import is_fault_of_disk
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.upkeep.joining import DataFile, can_be_joined, files_of, groups_of, join, remove_of
-from pulsar_spark.storage.upkeep.kept_rounds import NOBODY, first_kept_round, mark_deletes
+from pulsar_spark.storage.upkeep.kept_rounds import NEVER, first_kept_round, mark_deletes
 from pulsar_spark.storage.upkeep.retention import LEAST_SECONDS, looked_back, promised_seconds, write_promise
 from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.storage.upkeep.upkeep import FILES_A_STEP, appended, remove_left, remove_stale, remove_unseen
@@ -51,9 +51,9 @@ class Needs(NamedTuple):
     """
 
     followed: int
-    waiting: int = NOBODY
+    waiting: int = NEVER
     paths: frozenset[str] = frozenset()
-    first_round: int = NOBODY
+    first_round: int = NEVER
     mark_delete: Mapping[CursorKey, int] = MappingProxyType({})
     keeps_rows: bool = True
 
@@ -77,7 +77,7 @@ def needs_of_topic(table: AnyPath, topic_id: str, latest: LatestRows) -> Needs:
 
 def _needs_after(log: TableLog, read_until: int) -> Needs:
     added = appended(log, range(read_until + 1, log.latest() + 1))
-    waiting = min((int(add["modificationTime"]) for add in added), default=NOBODY)
+    waiting = min((int(add["modificationTime"]) for add in added), default=NEVER)
     return Needs(read_until, waiting, frozenset(add["path"] for add in added))
 
 
@@ -158,9 +158,9 @@ def _make_room(table: AnyPath, needed: Needs, before: float) -> Iterator[Done]:
 def _history(table: AnyPath, files: list[DataFile], needs: Needs, before: float) -> set[DataFile]:
     """The files whose rows nobody needs; of rounds the first ones, because a later round may end what they say."""
     old = {file for file in files if file.written < before}
-    if needs.first_round == NOBODY:
+    if needs.first_round == NEVER:
         return old
-    kept = min((file.first_round or 0 for file in files if file not in old), default=NOBODY)
+    kept = min((file.first_round or 0 for file in files if file not in old), default=NEVER)
     first = min(kept, needs.first_round)
     before_first = {file: file.last_round for file in old if file.last_round is not None and file.last_round < first}
     first = first_kept_round(table, before_first, needs.mark_delete)

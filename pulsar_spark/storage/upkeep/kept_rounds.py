@@ -17,7 +17,7 @@ from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.upkeep.joining import DataFile
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
-NOBODY = 1 << 62
+NEVER = 1 << 62
 _DELIVERY = [*CursorKey._fields, "kind", "status", "round", "delivery_round", "first", "last", "positions"]
 
 
@@ -29,7 +29,7 @@ def mark_deletes(snapshot: pa.Table) -> dict[CursorKey, int]:
 
 
 def first_kept_round(table: AnyPath, files: Iterable[DataFile], mark_delete: Mapping[CursorKey, int]) -> int:
-    """The first round of the first file that is unreadable or delivered above *mark_delete*; :data:`NOBODY` for
+    """The first round of the first file that is unreadable or delivered above *mark_delete*; :data:`NEVER` for
     none."""
     for file in sorted(files, key=lambda file: file.first_round or 0):
         try:
@@ -39,7 +39,7 @@ def first_kept_round(table: AnyPath, files: Iterable[DataFile], mark_delete: Map
             return file.first_round or 0
         if _has_delivered_above(rows, mark_delete):
             return file.first_round or 0
-    return NOBODY
+    return NEVER
 
 
 def _has_delivered_above(rows: pa.Table, mark_delete: Mapping[CursorKey, int]) -> bool:
@@ -47,4 +47,4 @@ def _has_delivered_above(rows: pa.Table, mark_delete: Mapping[CursorKey, int]) -
     is_delivery = pc.and_(is_delivery, pc.equal(rows["delivery_round"], rows["round"]))
     last = by_position(rows.filter(is_delivery)).group_by(list(CursorKey._fields)).aggregate([("last", "max")])
     columns = (last[name].to_pylist() for name in (*CursorKey._fields, "last_max"))
-    return any(position > mark_delete.get(CursorKey(*key), NOBODY) for *key, position in zip(*columns))
+    return any(position > mark_delete.get(CursorKey(*key), NEVER) for *key, position in zip(*columns))
