@@ -82,7 +82,7 @@ def test_others_append_while_files_are_written(spark, layout, root):
     publishing = AppendTable(topic.path)
     with staged(spark.createDataFrame(MESSAGES.rows([ROW])), topic.path, ()) as files:
         assert AppendTable(topic.path).append(MESSAGES.rows([{**ROW, "publish_id": "018e"}])) == 1
-        assert publishing.append_staged(files) == 2
+        assert publishing.append(files) == 2
     assert sorted(dataset_of(topic.path).to_table()["publish_id"].to_pylist()) == ["018e", "018f"]
     assert left(topic) == []
 
@@ -98,7 +98,7 @@ def test_a_publish_that_fails_leaves_nothing(spark, root, layout):
 
 @pytest.mark.parametrize("is_made_anew", [False, True])
 def test_a_topic_deleted_while_files_are_written_is_named(spark, root, layout, monkeypatch, is_made_anew):
-    topic, append = create_topic(layout, "t"), AppendTable.append_staged
+    topic, append = create_topic(layout, "t"), AppendTable.append
 
     def append_late(table, *arguments):
         delete_topic(layout, "t")
@@ -106,7 +106,7 @@ def test_a_topic_deleted_while_files_are_written_is_named(spark, root, layout, m
             create_topic(layout, "t")
         return append(table, *arguments)
 
-    monkeypatch.setattr(producer.AppendTable, "append_staged", append_late)
+    monkeypatch.setattr(producer.AppendTable, "append", append_late)
     with pytest.raises(TopicNotFound, match="deleted meanwhile"):
         publish(spark.createDataFrame([(b"1",)], "payload binary"), root, "t")
     assert left(topic) == []

@@ -98,7 +98,7 @@ def test_each_append_is_whole_after_a_power_loss_and_no_earlier_one_is_touched(t
         rows = MESSAGES.rows([row | {"publish_id": "2" * 32}])
         pq.write_table(rows.drop_columns(["partition"]) if partitions else rows, staged)
         name = f"partition={row['partition']}/part-0.parquet" if partitions else "part-0.parquet"
-        assert table.append_staged([StagedFile(staged, name, file_statistics(pq.read_metadata(staged)))]) == 3
+        assert table.append([StagedFile(staged, name, file_statistics(pq.read_metadata(staged)))]) == 3
         survivors = Layout(disk.lose_power(tmp_path / "lost") / "root")
     log = TableLog(survivors.topic(topic.name))
     assert [sum(file.rows for file in commit.added) for commit in log.commits(0)] == [1, 1, 1]

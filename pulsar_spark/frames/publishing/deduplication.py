@@ -33,6 +33,6 @@ def append_new(
                 return None, 0
             messages = count_messages(new.files)
             transactions = new.transactions | dict([transaction] if transaction else [])
-            version = table.append_staged_after(stored.version, new.files, transactions)
+            version = table.append_after(stored.version, new.files, transactions)
             if version is not None:
                 return version, messages

@@ -177,8 +177,9 @@ def publish(
     ):
         if since is not None:
             return Published(publish_id, *append_new(found, files, since, quota.inactivity_ms(), transaction))
-        count = count_messages(files)
-        ledger_id = AppendTable(found.path).append_staged(files, *(transaction or ()))
+        table, count, ledger_id = AppendTable(found.path), count_messages(files), None
+        if files:
+            ledger_id = table.append(files) if transaction is None else table.append_once(files, *transaction)
         return Published(publish_id, ledger_id, 0 if ledger_id is None else count)
 
 

@@ -1,5 +1,5 @@
 """Files that a Spark job writes for a table, outside of it (in a store: within) and without its lock. Spark's writer or
-the tasks (see task_files) write them, and one commit takes them in (:meth:`AppendTable.append_staged`).
+the tasks (see task_files) write them, and one commit takes them in (:class:`AppendTable`).
 
 On a local disk Delta's own writer would hold the lock during the whole write. ``maintain vacuum`` removes what a crash
 leaves.

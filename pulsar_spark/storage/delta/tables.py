@@ -7,6 +7,7 @@ shares it for the instant of its link.
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -21,6 +22,9 @@ from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.staged_files import StagedFile
 from pulsar_spark.storage.delta.table_lock import shared_lock, turn
 from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of
+
+Rows: TypeAlias = "pa.Table | Sequence[StagedFile]"
+"""Rows to append, or the staged files that have them."""
 
 
 def is_committed(path: StrPath, app_id: str, version: int) -> bool:
@@ -46,7 +50,7 @@ class AppendTable:
         self._is_partitioned = bool(self.definition.properties.get("partitions"))
         self._known = -1
 
-    def append(self, rows: pa.Table, is_there: Callable[[], bool] = lambda: False) -> int | None:
+    def append(self, rows: Rows, is_there: Callable[[], bool] = lambda: False) -> int | None:
         """Append *rows* in one commit; its version, None if *is_there* finds them from an earlier try."""
 
         def goes_on(seen: int) -> bool:
@@ -56,38 +60,27 @@ class AppendTable:
         self._update()
         if not goes_on(self._known):
             return None
-        return self._commit(write_files(self._folder, rows, self._is_partitioned), {}, goes_on)
+        return self._commit(self._adds(rows), {}, goes_on)
 
     def append_transaction(self, app_id: str, version: int) -> int:
         """Commit only that *app_id* reached *version*; returns the table version."""
         self._update()
         return self._committed(self._commit([], {app_id: version}))
 
-    def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
+    def append_once(self, rows: Rows, app_id: str, version: int) -> int | None:
         """Append *rows* unless *app_id* has committed this or a higher *version*; the table's version, else None."""
         if self._is_committed(app_id, version):
             return None
-        adds = write_files(self._folder, rows, self._is_partitioned)
-        return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
+        return self._commit(self._adds(rows), {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_after(
-        self, known: int, rows: pa.Table, transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
+        self, known: int, rows: Rows, transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
     ) -> int | None:
         """Append *rows* with *transactions* chosen from version *known*; the version, None if another writer committed
         one since or *is_there* finds the rows."""
         self._check_life()
         self._check()
-        adds = write_files(self._folder, rows, self._is_partitioned)
-        return self._commit_after(known, adds, transactions, is_there)
 
-    def append_staged_after(self, known: int, files: Sequence[StagedFile], transactions: dict[str, int]) -> int | None:
-        """:meth:`append_after` for staged *files*, which are moved or, if it returns None, deleted."""
-        self._check_life()
-        return self._commit_after(known, place_files(self._folder, files), transactions)
-
-    def _commit_after(
-        self, known: int, adds: list[dict], transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
-    ) -> int | None:
         def are_ours(seen: int) -> bool:
             self._check()
             if is_there() or self._log.is_shortened(seen):
@@ -96,22 +89,7 @@ class AppendTable:
             return all(transactions.keys().isdisjoint(each.transactions) for each in commits)
 
         self._known = known
-        return self._commit(adds, transactions, are_ours)
-
-    def append_staged(
-        self, files: Sequence[StagedFile], app_id: str | None = None, version: int | None = None
-    ) -> int | None:
-        """Move *files* into the table with one commit; its version. None without files, or if *app_id* has committed
-        this or a higher *version*."""
-        if not files:
-            return None
-        if app_id is None or version is None:
-            self._update()
-            return self._commit(place_files(self._folder, files), {})
-        if self._is_committed(app_id, version):
-            return None
-        adds = place_files(self._folder, files)
-        return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
+        return self._commit(self._adds(rows), transactions, are_ours)
 
     def append_fenced(self, rows: pa.Table, expected: int, concerns: Sequence[str] | None = None) -> int:
         """Append *rows* directly after version *expected*; the version. *concerns* names readers. :class:`BrokerFenced`
@@ -140,6 +118,12 @@ class AppendTable:
         return commit(
             self._folder, versions(), adds, transactions, removes, is_rearranged=bool(adds), lock=self._shared
         )
+
+    def _adds(self, rows: Rows) -> list[dict]:
+        """Write the files of *rows*, or move staged ones into the table; their ``add`` actions."""
+        if isinstance(rows, pa.Table):
+            return write_files(self._folder, rows, self._is_partitioned)
+        return place_files(self._folder, rows)
 
     def _check_fence(self, expected: int) -> bool:
         if (
