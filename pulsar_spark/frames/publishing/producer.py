@@ -177,9 +177,8 @@ def publish(
     ):
         if since is not None:
             return Published(publish_id, *append_new(found, files, since, quota.inactivity_ms(), transaction))
-        table, count, ledger_id = AppendTable(found.path), count_messages(files), None
-        if files:
-            ledger_id = table.append(files) if transaction is None else table.append_once(files, *transaction)
+        table, count = AppendTable(found.path), count_messages(files)
+        ledger_id = (table.append_once(files, *transaction) if transaction else table.append(files)) if files else None
         return Published(publish_id, ledger_id, 0 if ledger_id is None else count)
 
 
