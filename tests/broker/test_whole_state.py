@@ -15,6 +15,7 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays import delay_index
 from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
 from pulsar_spark.broker.requests.reading import read_request_batch
+from pulsar_spark.broker.requests.request import places_of
 from pulsar_spark.protocol.delays.delays import AXES_END
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
@@ -72,7 +73,7 @@ def said(bundle: Bundle, published: int) -> dict:
     """All that a broker knows, of publish ids the first so many."""
     ids = [f"{number + 1:032x}" for number in range(published)]
     return {
-        "requests": (bundle.requests_version, [each.place for each in bundle.waiting_requests]),
+        "requests": (bundle.requests_version, [*places_of(bundle.waiting_requests)]),
         "instant": bundle.now,
         "policies": bundle.policies,
         "set aside": {name: entry._replace(round_time=None) for name, entry in bundle.set_aside.items()},
@@ -253,4 +254,4 @@ def test_a_request_that_waits_for_the_delay_index_is_kept_until_it_is_answered(e
     latest = read_latest(engine.layout)
     assert [*latest.waiting_requests] == [(version, 0)]
     assert (latest.round_row["requests_version"], latest.requests_done) == (version, version - 1)
-    assert [each.place for each in load_bundle(engine.layout).waiting_requests] == [(version, 0)]
+    assert [*places_of(load_bundle(engine.layout).waiting_requests)] == [(version, 0)]
