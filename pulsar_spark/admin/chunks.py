@@ -1,4 +1,4 @@
-"""Incomplete chunked messages: their present and missing chunks. No broker is needed; Pulsar has no such verb."""
+"""Incomplete chunked messages: their present and missing chunks. Pulsar has no such verb."""
 
 from collections.abc import Iterator
 

@@ -90,9 +90,7 @@ class Doctor:
         return [repaired._asdict() | {"files": list(repaired.files)} for repaired in done]
 
     def _rebuild_delay_index(self, dry_run: bool) -> Repaired:
-        """Let the serving broker rebuild the delay index; without one, remove it, so that the next broker
-        rebuilds it.
-        """
+        """Let the serving broker rebuild the delay index; without one, remove it for the next broker to rebuild."""
         bundles = layouts_of(self.layout)
         holder = next(filter(None, (BundleLease(bundle, "repair").sure_holder() for bundle in bundles)), None)
         if dry_run:

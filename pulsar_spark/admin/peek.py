@@ -1,7 +1,7 @@
-"""Shows messages without moving anything: a subscription's backlog, or an entry by its place. No broker is needed.
+"""Shows messages without moving anything: a subscription's backlog, or an entry by its place.
 
-Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. Ours: acknowledged messages
-of a batch are left out. A chunked message is listed at its last chunk; any chunk names it.
+Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. Ours: acknowledged messages of a
+batch are left out, and a chunked message is listed at its last chunk.
 """
 
 from collections.abc import Iterable, Iterator

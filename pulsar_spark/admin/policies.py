@@ -1,6 +1,4 @@
-"""Policies of namespaces and topics, with the verbs of ``pulsar-admin``. Changes are requests to the broker; related
-ones are made in one round, all or none.
-"""
+"""Policies of namespaces and topics, with the verbs of ``pulsar-admin``. Related changes are made in one round."""
 
 from pulsar_spark.client.arguments import check_type, checked_each
 from pulsar_spark.errors import InvalidConfiguration

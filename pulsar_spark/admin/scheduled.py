@@ -1,6 +1,6 @@
-"""Messages that wait for their deliver time: list, cancel, reschedule (ours). Listing needs no broker.
+"""Messages that wait for their deliver time: list, cancel, reschedule (ours).
 
-Cancelling acknowledges a message (0.33). The history records both; messages delivered meanwhile stay unchanged.
+Cancelling acknowledges a message (0.33). Messages delivered meanwhile stay unchanged.
 """
 
 import datetime

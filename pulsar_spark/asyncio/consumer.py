@@ -109,7 +109,7 @@ class Consumer(Described):
     def _refuse(self, error: BaseException) -> None:
         """Raise *error* in one call if it concerns a message, in all calls if it ended the consumer."""
         receiver = self._consumer._receiver
-        is_over = receiver.is_closed or not isinstance(error, PulsarSparkError) or receiver.has_failed
+        is_over = receiver.is_closed or not isinstance(error, PulsarSparkError) or receiver.error is not None
         while (waiting := self._next_waiting()) is not None:
             waiting.set_exception(exception_of(error) if isinstance(error, PulsarSparkError) else error)
             if not is_over:

@@ -51,9 +51,7 @@ def raises_exceptions(method: Method) -> Method:
 
 
 def _set_future(future: asyncio.Future, result: Result | PulsarSparkError, value: object) -> None:
-    """Complete *future*, from any thread, with *value* or with an error. Does nothing if it is done, or its loop is
-    closed.
-    """
+    """Complete *future*, from any thread, with *value* or an error; nothing if it is done or its loop is closed."""
 
     def complete() -> None:
         if future.done():

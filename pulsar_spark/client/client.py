@@ -192,7 +192,7 @@ class Client(Described, Producing, Subscribing):
 
     @public_call
     def _create_reader(self, topic: str, schema: Schema, options: tuple) -> Reader:
-        """A separate step, because callers inspect the public method's code for its arguments."""
+        """A separate step: callers inspect the public method's code for its arguments."""
         found, partitions, name = self._resolve(topic)
         self._schemas.check_consumer(found, schema)
         schema.attach_client(self)

@@ -1,4 +1,4 @@
-"""Watch for a broker: look at the bundle's lease once a second and log changes, because requests wait silently."""
+"""Look at the bundle's lease once a second and log whether a broker serves, because requests wait silently."""
 
 import logging
 import time
@@ -30,8 +30,7 @@ class BrokerWatch:
 
     @property
     def is_there(self) -> bool:
-        """Whether there was a broker at the last look. A broker without a lease counts once it has committed
-        something."""
+        """Whether a broker served at the last look. One without a lease counts once it has committed something."""
         return not self.is_away and (self._holder is not None or (self._has_no_lease and self._has_committed))
 
     def note_commit(self) -> None:

@@ -1,7 +1,7 @@
-"""Follow a bundle's rounds for all clients of the process: one thread looks, and each round is read once.
+"""Follow a bundle's rounds for all clients of the process, reading each round once.
 
-The system may report new files (see folder_events), but not reliably. So the thread looks often until three rounds in a
-row were reported, then once a second, until a look finds an unreported round.
+The system may report new files (see folder_events), but not reliably. The thread looks often until three rounds in a
+row were reported, then once a second.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class BundleLog(Worker):
         self._events: FolderEvents | None = None
 
     def follow(self, follower: object, notify: Callable[[], None]) -> None:
-        """Call *notify* on the log's thread whenever there may be another round."""
+        """Call *notify* on the log's thread when there may be another round."""
         if not self._followers:
             self._seen = self._log.latest()
             if not self._least_poll:
@@ -74,7 +74,7 @@ class BundleLog(Worker):
             return self._is_stopping
 
     def hurry(self, follower: object, is_waiting: bool) -> None:
-        """Look more often while *follower* waits for a reply or message."""
+        """Look more often while *follower* waits."""
         with self._condition:
             if is_waiting == (follower in self._eager):
                 return
@@ -188,7 +188,7 @@ class _ReadOnce(TableLog):
 
 
 def bundle_log(path: AnyPath, follower: object, notify: Callable[[], None]) -> BundleLog:
-    """Follow the rounds of the ``cursor_ledger`` at *path* until :func:`leave`. FileNotFoundError without a table."""
+    """Follow the ``cursor_ledger`` at *path* until :func:`leave`. FileNotFoundError without a table."""
     with _logs_lock:
         key = forks.generation, str(path), TableLog(path).life()
         found = _logs.get(key)
@@ -199,7 +199,7 @@ def bundle_log(path: AnyPath, follower: object, notify: Callable[[], None]) -> B
 
 
 def leave(log: BundleLog, follower: object) -> None:
-    """Stop following; the last one ends the log's thread and waits for that. May be repeated."""
+    """Stop following. The last one ends the log's thread. May be repeated."""
     with _logs_lock:
         is_last = log.leave(follower)
         if is_last:

@@ -1,7 +1,6 @@
 """One client's connections to the brokers of its topics: a channel to each bundle.
 
-A topic's bundle is looked up when a client connects, and again after :class:`ServiceUnitNotReady`, as Pulsar's clients
-do after an unload.
+A topic's bundle is looked up on connecting and after :class:`ServiceUnitNotReady`, as by Pulsar's clients.
 """
 
 import logging
@@ -21,8 +20,8 @@ from pulsar_spark.storage.topics.bundles import LOOK_AGAIN_SECONDS, layout_of, l
 
 
 class Channels:
-    """One per client, with the methods of :class:`Channel`. Rows go to the bundle of the topic that they name; one
-    commit per bundle."""
+    """A client's channels, with the methods of :class:`Channel`. Rows go to the bundle of their topic, in one commit
+    each."""
 
     def __init__(
         self, layout: Layout, client_id: str, *, lease_ms: int = DEFAULT_LEASE_MS, logger: logging.Logger | None = None
@@ -41,7 +40,7 @@ class Channels:
         return self.of(topic)
 
     def of(self, topic: str) -> Channel:
-        """The channel to the current bundle of a topic, given its full name without a partition."""
+        """The channel to a topic's present bundle; the name is full, without a partition."""
         return self._to(layout_of(self._layout, topic))
 
     def _to(self, layout: Layout) -> Channel:
@@ -59,15 +58,14 @@ class Channels:
     def submit(
         self, rows: list[dict], *, is_urgent: bool = False, committed: Callable[[int], None] | None = None
     ) -> None:
-        """Send *rows*; *committed* is called with the version of the last commit, -1 if any connection failed
-        before."""
+        """Send *rows*; *committed* gets the version of the last commit, -1 if any connection failed before."""
         groups = self._by_channel(dict(enumerate(rows)))
         countdown = committed and _Countdown(len(groups), committed)
         for channel, group in groups:
             channel.submit([*group.values()], is_urgent=is_urgent, committed=countdown)
 
     def ask(self, rows: list[dict], timeout: float) -> list[Reply]:
-        """The replies to *rows*, in order. Requests for topics that moved meanwhile are repeated."""
+        """The replies to *rows*, in order. Requests for topics that moved are repeated."""
         deadline, sleep = time.monotonic() + timeout, interrupts.sleeper()
         pending, replies = dict(enumerate(rows)), dict[int, Reply]()
         while True:
@@ -141,11 +139,7 @@ class Channels:
     @property
     def failure(self) -> PulsarSparkError | None:
         """Why requests cannot be sent to some bundle; None while all are reachable."""
-        return next((channel.failure for channel in self._channels.values() if not channel.is_alive()), None)
-
-    def is_alive(self) -> bool:
-        """Whether requests can still be sent to every bundle."""
-        return all(channel.is_alive() for channel in self._channels.values())
+        return next(filter(None, (channel.failure for channel in self._channels.values())), None)
 
     def has_broker(self) -> bool:
         """Whether all bundles in use had a broker a second ago."""

@@ -1,6 +1,6 @@
 """Reports of new files in a folder, by Linux's inotify (inotify(7)).
 
-Network file systems report only local changes, and watches are limited, so callers must still look now and then.
+Network file systems report only local changes, so callers must still look now and then.
 """
 
 import contextlib
@@ -33,8 +33,7 @@ class FolderEvents:
             self._poll.register(each, select.POLLIN)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until a file came since the last call, :meth:`wake` was called, or *seconds* have passed; return whether
-        a file came."""
+        """Wait for a file since the last call, :meth:`wake`, or *seconds*; return whether a file came."""
         ready = [each for each, _ in self._poll.poll(max(0, round(1000 * seconds)))]
         for each in ready:
             with contextlib.suppress(BlockingIOError):

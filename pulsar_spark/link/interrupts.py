@@ -1,9 +1,8 @@
 """Make Ctrl-C raise :class:`Interrupted` in calls that wait, on any thread.
 
 Rule: ``waitForAsyncValue`` of the ``pulsar`` package. Python runs signal handlers on the main thread only, so our
-SIGINT handler counts, and waiting threads check the count. It replaces only Python's own handler and goes with the last
-client. With another handler, a KeyboardInterrupt on the waiting main thread becomes Interrupted, and a main thread that
-ended with one counts as Ctrl-C.
+handler counts and waiting threads check the count. It replaces only Python's own handler, until the last client closes.
+With another handler, a KeyboardInterrupt in or of the main thread counts.
 """
 
 import signal
@@ -25,7 +24,7 @@ _is_over = False
 
 
 class _Here(threading.local):
-    """Per thread: the count seen last, and whether the thread is one of the package's own, which ignore Ctrl-C."""
+    """Per thread: the count seen last, and whether it is one of the package's own threads, which ignore Ctrl-C."""
 
     def __init__(self):
         self.seen, self.is_ours = _count, False
@@ -73,7 +72,7 @@ def end_program() -> None:
 
 
 def stay_to_the_end() -> None:
-    """Keep a daemon thread in its call while the program ends, where an error would only print a traceback."""
+    """Keep a daemon thread in its call while the program ends; an error would only print a traceback."""
     while _is_over and threading.current_thread().daemon:
         time.sleep(1.0)
 
@@ -89,12 +88,12 @@ def count() -> int:
 
 
 def seen() -> int:
-    """The count for a call that waits for messages: Ctrl-C since the thread's last call counts, too."""
+    """The count for a call that waits for messages: Ctrl-C since the thread's last call counts too."""
     return _here.seen
 
 
 def pause(attempt: Callable[[float | None], bool], seconds: float | None, since: int) -> bool:
-    """Call *attempt*, a wait on a condition or event, for a slice of *seconds* and return its result.
+    """Call *attempt*, a wait, for a slice of *seconds* and return its result.
 
     :class:`Interrupted` if Ctrl-C was pressed after *since*: on the main thread at once, on others after the slice.
     """

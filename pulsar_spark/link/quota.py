@@ -1,8 +1,8 @@
 """What a topic's policies allow a producer: message size, delay, deduplication, and the backlog quota (semantics 3.30).
 
-Policies are read from ``cursor_ledger`` at most four times a second, and more often only while a publish waits for the
-quota; all producers of the process share the result. A stopped topic (see storage.repair.condition) accepts nothing;
-the topic's own log is checked too, because there may be no broker.
+All producers of the process read the policies together, at most four times a second unless a publish waits for the
+quota. A stopped topic (see storage.repair.condition) accepts nothing; its own log is checked too, because there may be
+no broker.
 """
 
 import threading
@@ -47,7 +47,7 @@ _COLUMNS = ["kind", "round", "topic", "topic_id", "properties", "is_removed", "i
 
 
 class _Policies:
-    """The policies of a bundle in its latest round, shared by all producers of the process."""
+    """A bundle's latest policies, shared by all producers of the process."""
 
     def __init__(self, path: AnyPath):
         self._path, self._lock, self._latest = path, threading.Lock(), LatestRows("policy")
@@ -70,7 +70,7 @@ def _policies_of(layout: Layout) -> _Policies:
 
 
 class BacklogQuota:
-    """The latest policies of one topic for one producer. Safe for threads; one of them looks at a time."""
+    """The latest policies of one topic for one producer. Safe for threads."""
 
     def __init__(
         self,
@@ -97,8 +97,7 @@ class BacklogQuota:
         self._followed = max(0, TableLog(topic.path).latest() - _LOOK_BACK)
 
     def refusal(self, timeout: float, is_closed: Callable[[], bool] = lambda: False) -> PulsarSparkError | None:
-        """The error that prevents a publish, or None. It waits at most *timeout* seconds, where the policy says so, or
-        until the producer is closed."""
+        """The error that prevents a publish, or None. Waits at most *timeout* seconds, if the policy says so."""
         self.look()
         if self._stopped is not None:
             return TopicStopped(self._stopped)
@@ -158,7 +157,7 @@ class BacklogQuota:
         return policy_number("max_message_size", policy_text(self._policies, self._name, "max_message_size"))
 
     def _what_stops(self) -> str | None:
-        """The error for what in the topic's log cannot be read, or None; checked again, because it may be repaired."""
+        """What in the topic's log cannot be read, or None; checked each time, because it may be repaired."""
         has_policy = (self._name, TOPIC_STOPPED) in self._policies
         try:
             known = (

@@ -1,7 +1,6 @@
 """Write requests: one commit to ``requests`` at a time, never a request twice (see sure_append).
 
-All requests that the process's clients make during a commit go into the next one. Only the broker writes the table's
-checkpoints.
+Requests of all clients of the process during a commit go into the next one. Only the broker writes checkpoints.
 """
 
 import threading
@@ -23,8 +22,8 @@ RETRY_SECONDS = 0.2
 
 
 class RequestWriter:
-    """One client's writer, for one thread at a time. *is_ending* says whether to give up; None gives up at once and
-    shares no commits."""
+    """One client's writer, for one thread at a time. *is_ending* says whether to give up; None: at once, without
+    sharing commits."""
 
     def __init__(self, layout: Layout, is_ending: Callable[[], bool] | None):
         path = layout.broker_table(REQUESTS.name)
@@ -37,7 +36,7 @@ class RequestWriter:
         return self._table.path
 
     def write(self, rows: list[dict]) -> int:
-        """Write *rows* in order and return their version; :class:`ConnectError` if the table is gone or cannot be
+        """Write *rows* in order; return their version. :class:`ConnectError` if the table is gone or cannot be
         written."""
         return self._table.write(rows, self._is_ending)
 
@@ -54,7 +53,7 @@ class _Part:
 
 
 class _SharedTable:
-    """The ``requests`` table of a bundle, shared in the process: the thread whose turn it is writes for all."""
+    """The ``requests`` table of a bundle: the thread whose turn it is writes for all of the process."""
 
     def __init__(self, path: AnyPath):
         self._table = SureAppend(path, "request_id", makes_checkpoints=False)
@@ -87,7 +86,7 @@ class _SharedTable:
             self._write(parts)
 
     def _give_up(self, part: _Part) -> None:
-        """Give up on *part* if it still waits because earlier rows cannot be written; nobody has tried it."""
+        """Give up *part* if nobody has tried it yet, because earlier rows cannot be written."""
         trouble = self._trouble
         with self._lock:
             if trouble is not None and part in self._waiting:

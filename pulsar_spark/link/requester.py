@@ -1,7 +1,7 @@
 """Send requests to the broker and wait for the replies, without a JVM.
 
 A bundle's requests go into one commit, so that a round sees all or none. They expire just before the sender stops
-waiting, so a request that failed with Timeout is not carried out later.
+waiting, so what failed with Timeout is not done later.
 """
 
 import time
@@ -24,11 +24,7 @@ POLL_SECONDS = 0.01
 
 
 class Requester:
-    """Occasional requests to a root, from one thread.
-
-    A request goes to the bundle of its topic, without a topic to all bundles. Clients that also receive use
-    :class:`~pulsar_spark.link.channels.Channels`.
-    """
+    """Occasional requests to a root, from one thread: to the bundle of their topic, without a topic to all bundles."""
 
     def __init__(self, layout: Layout, *, timeout_seconds: float = 30):
         self.layout = layout
@@ -36,8 +32,7 @@ class Requester:
         self._maker = RequestMaker(f"admin-{uuid.uuid4().hex}")
 
     def ask(self, requests: list[dict]) -> list[Reply]:
-        """The replies to *requests*, in order. The first refusal is raised, or :class:`Timeout` if no broker
-        replies."""
+        """The replies to *requests*, in order. Raises the first refusal, or :class:`Timeout` without a reply."""
         replies = self.replies(requests)
         for reply in replies:
             if reply.error is not None:

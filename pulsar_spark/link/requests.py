@@ -1,6 +1,6 @@
-"""Request rows, by which a client asks the broker to do something.
+"""Rows of requests to the broker.
 
-A request id is ``<client id>-<number>`` with a padded number, so the ids of one commit sort in the order of creation.
+A request id is ``<client id>-<number>``, padded, so the ids of one commit sort in the order of creation.
 """
 
 import itertools
@@ -46,8 +46,8 @@ class RequestMaker:
 
 
 def valid_for(rows: list[dict], timeout: float) -> list[dict]:
-    """*rows* with the instant after which the broker refuses them, because what failed with Timeout must not be done
-    later; a little early, so that a late reply arrives."""
+    """*rows* with the instant after which the broker refuses them, so that what failed with Timeout is not done later.
+    It is a little early, for a late reply."""
     until = time.time() + timeout - min(ANSWER_SECONDS, timeout / 10)
     if until * 1000 > LATEST_MS:
         return rows

@@ -12,9 +12,9 @@ Kept = TypeVar("Kept")
 
 
 class SharedByTable(Generic[Kept]):
-    """Calls *make* once for each table and keeps the result while anybody uses it.
+    """Calls *make* once per table and keeps the result while it is used. Safe for threads.
 
-    A table that was created again, or a forked process, gets a new object. Safe for threads.
+    A table that was created again, or a forked process, gets a new object.
     """
 
     def __init__(self, make: Callable[[AnyPath], Kept]):

@@ -7,7 +7,7 @@ from pulsar_spark.link import interrupts
 
 
 class Worker(ABC):
-    """Runs :meth:`_run` on a thread of its own. The run must return once ``_is_stopping`` is set, which notifies the
+    """Runs :meth:`_run` on its own thread. It must return once ``_is_stopping`` is set, which notifies the
     condition."""
 
     def __init__(self, name: str, condition: threading.Condition):
@@ -27,7 +27,7 @@ class Worker(ABC):
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """Finish the work, then end the thread; waits at most *timeout* seconds, unless called by the thread itself."""
+        """Finish the work and end the thread; wait at most *timeout* seconds, unless called by the thread itself."""
         with self._condition:
             self._is_stopping = True
             self._condition.notify_all()

@@ -1,8 +1,7 @@
 """Pulsar's four compressions, byte for byte as its clients write them.
 
-Source: CompressionCodecLZ4, ZLib, Zstd and SnappyJNI of pulsar-common. The result must have exactly the size that the
-message states. Pulsar trusts that size; here it may be at most 64 MiB, or a hundred times the stored bytes. Producers
-send what compresses better uncompressed.
+Source: CompressionCodecLZ4, ZLib, Zstd and SnappyJNI of pulsar-common. The result must have exactly the stated size.
+Pulsar trusts that size; here it is at most 64 MiB, or a hundred times the stored bytes.
 """
 
 import zlib
@@ -84,8 +83,8 @@ def uncompress(stored: bytes, compression: str, uncompressed_size: int | None) -
 
 
 def uncompress_at_once(stored: Sequence[bytes], sizes: Sequence[int | None]) -> list[bytes | None]:
-    """The payloads of ZSTD messages with these *sizes*; None for those that need a decoder of their own: large ones,
-    others than single frames of that size, or neighbours of damaged ones."""
+    """The payloads of ZSTD messages with these *sizes*; None for those that need their own decoder: large ones, others
+    than single frames of that size, or neighbours of damaged ones."""
     found: list[bytes | None] = [None] * len(stored)
     small = [
         (at, size)
@@ -149,8 +148,8 @@ def _uncompress_zlib(stored: bytes, size: int) -> bytes | None:
 
 
 def _uncompress_lz4(stored: bytes, size: int) -> bytes | None:
-    """Decompress a block of exactly *size*. If it also fits into less, it is too short, and Arrow would return
-    uninitialized memory."""
+    """Decompress a block of exactly *size*. One that fits into less is too short: Arrow would return uninitialized
+    memory."""
     codec = pa.Codec("lz4_raw")
     if not size:
         return b"" if stored == b"\0" else None

@@ -1,5 +1,5 @@
 """Encode payloads for storage, compressed then encrypted, and decode them (semantics 1.3). Columns of the messages
-table describe the encoding; they are null for plain payloads."""
+table describe the encoding."""
 
 import logging
 from collections.abc import Callable, Mapping

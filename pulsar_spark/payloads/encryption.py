@@ -1,11 +1,8 @@
-"""End-to-end encryption as in Pulsar's clients: only readers with a private key can read.
+"""End-to-end encryption as in Pulsar's clients.
 
 Source: MessageCryptoBc. Payloads are encrypted by AES-GCM with a 256-bit data key and twelve random bytes
 (``encryption_param``). Each message has the data key, wrapped for each public key by RSA-OAEP with SHA-1
-(``encryption_keys``). A producer renews it every four hours.
-
-Ours: a new data key is used only once it is wrapped for every public key, so an unreadable public key spoils no
-message.
+(``encryption_keys``). A producer renews it every four hours. Ours: only once it is wrapped for every public key.
 """
 
 import os

@@ -1,8 +1,7 @@
 """Keys for end-to-end encryption, from a :class:`CryptoKeyReader` by name.
 
-Rule: CryptoKeyReader, DefaultCryptoKeyReader and EncryptionKeyInfo of Pulsar's Java client; constructor and files as in
-the ``pulsar`` package. Keys are RSA in PEM; elliptic curves (ECIES) are not supported. Keys never appear in ``repr`` or
-errors.
+Rule: CryptoKeyReader, DefaultCryptoKeyReader and EncryptionKeyInfo of Pulsar's Java client. Keys are RSA in PEM, not
+elliptic curves (ECIES). They never appear in ``repr`` or errors.
 """
 
 import os
@@ -109,8 +108,8 @@ _NOT_A_KEY = "the {} key {!r} is not a usable PEM key ({}): give an RSA key with
 
 
 def _key_of(read_key, name: str, metadata: dict[str, str], kind: str) -> EncryptionKeyInfo:
-    """The key that the application's reader returns. Any exception means that it has none; only texts of system errors
-    are repeated, because others might contain a key."""
+    """The key that the application's reader returns. Any exception means that it has none; texts other than of system
+    errors are not repeated, because they might contain a key."""
     try:
         found = read_key(name, metadata)
     except Exception as failed:

@@ -1,8 +1,4 @@
-"""Schemas turn the value of a message into bytes and back, with the names of ``pulsar.schema``.
-
-A topic keeps the type and definition of its schemas (``schema_info``), and checks further ones by
-protocol.schemas.schema_compatibility.
-"""
+"""Schemas turn the value of a message into bytes and back, with the names of ``pulsar.schema``."""
 
 from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema.fields import (

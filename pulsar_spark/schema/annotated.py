@@ -1,5 +1,5 @@
-"""Make values of annotated classes, such as dataclasses, from JSON. Unknown fields are ignored, as in Pulsar's clients:
-a writer may be newer than its readers."""
+"""Make values of annotated classes, such as dataclasses, from JSON. Unknown fields are ignored: a writer may be
+newer."""
 
 import dataclasses
 import enum

@@ -1,8 +1,7 @@
 """Fields of a record: the type of a value, its default, and Avro's name for the type.
 
-Names, arguments, defaults, checks and definitions are those of ``pulsar.schema``, with two differences. An enumeration
-in an array or map is defined in full, because the package's definition is invalid Avro. An enumeration's value may be
-given as the member's value.
+They are those of ``pulsar.schema``, with two differences: an enumeration in an array or map is defined in full, as
+valid Avro requires, and its value may be given as the member's value.
 """
 
 from abc import ABC, abstractmethod

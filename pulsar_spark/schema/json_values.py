@@ -1,7 +1,7 @@
 """JSON values of logical types: dates, times, decimals and uuids.
 
-JSON stores numbers as Avro does, but decimals as texts, so that no reader rounds them. Python values are those of
-``fastavro``. An instant without a zone is in the machine's.
+Stored as by Avro, but decimals as texts, so that no reader rounds them. Python values are those of ``fastavro``; an
+instant without a zone is in the machine's.
 """
 
 import json
@@ -49,11 +49,8 @@ def to_json(value: Any, kind: AvroType) -> Any:
 
 
 def from_json(value: Any, kind: AvroType, field: Any = None) -> Any:
-    """*value* with Python's values of logical types.
-
-    Numbers with a point were read as ``Decimal``. *field* is the record or field for *kind*; if it has another class,
-    it gets the stored value.
-    """
+    """*value* with Python's values of logical types; numbers with a point were read as ``Decimal``. *field* is the
+    record or field for *kind*; one of another class gets the stored value."""
     if value is None:
         return None
     if kind.kind == "union":

@@ -1,7 +1,7 @@
 """The base class of schemas, and the schemas of bytes, text and JSON.
 
-Ours: ``JsonSchema`` also accepts other classes, such as dataclasses, that keep their fields in ``__dict__`` and take
-them by name in the constructor. For these, as for bytes, the topic keeps no schema.
+Ours: ``JsonSchema`` also accepts other classes, such as dataclasses. For these, as for bytes, the topic keeps no
+schema.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """AvroSchema: values in Avro's binary encoding, through ``fastavro``.
 
-A message is decoded with its writer's definition, found by schema version, and resolved to this schema by Avro's rules.
-Unlike in ``pulsar.schema``, definitions that do not resolve are an error of the message.
+A message is decoded with its writer's definition and resolved to this schema. Unlike in ``pulsar.schema``, definitions
+that do not resolve are an error of the message.
 """
 
 import io

@@ -346,7 +346,7 @@ def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(
         path = Layout(root).broker_table("cursor_ledger")
         (consumer_id,) = broker.cursor("t", "s").consumers
         with broker.paused():
-            client._channel._first._seen = 2**40
+            client._channel._first._rounds.seen = 2**40
             if lease_ends:
                 broker.end_lease(consumer_id)
         sent = [b"0", b"1"] if lease_ends else [b"0", b"away", b"1"]
@@ -355,7 +355,7 @@ def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(
             eventually(lambda: broker.cursor("t", "s").read_position == 2)
         with broker.paused():
             kept(path)
-            client._channel._first._seen = 0
+            client._channel._first._rounds.seen = 0
         producer.send(b"1")
         received = [consumer.receive(60_000) for _ in sent]
         assert [message.data() for message in received] == sent, "it subscribed again"

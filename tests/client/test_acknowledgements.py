@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_spark.client.acks.acknowledgement_tracker import AcknowledgementTracker, Grouping
 from pulsar_spark.client.acks.acknowledgements import AckGroup, Acknowledgement
-from pulsar_spark.link.channel import SPACING
+from pulsar_spark.link.outbox import SPACING
 
 ALL_OF_4 = 0b1111
 

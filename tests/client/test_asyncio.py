@@ -94,7 +94,7 @@ def test_a_consumer_whose_line_is_down_does_not_say_that_it_closed(broker, servi
 
             def submit_late(rows, *, committed=None, **options):
                 submit(rows, **options)
-                channel._failure = pulsar.ConnectError("the root was made again")
+                channel.failure = pulsar.ConnectError("the root was made again")
                 committed(-1)
 
             channel.submit = submit_late
@@ -371,6 +371,6 @@ def test_a_loop_that_is_over_harms_nobody(broker, service_url):
     producer = pulsar.Client(service_url).create_producer("t")
     producer.send(b"x")
     eventually(lambda: consumers[0]._consumer._receiver._arrived)
-    assert client._client._channel.is_alive()
+    assert client._client._channel.failure is None
     client.shutdown()
     producer._client.close()

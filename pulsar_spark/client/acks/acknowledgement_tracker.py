@@ -1,8 +1,7 @@
 """Collects and sends a consumer's acknowledgements and negative acknowledgements on one topic partition.
 
-Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16), without the
-grid of deadlines (4.20). Both wait a moment longer for a flow, because each request costs the broker a round;
-negative ones at most half of their delay.
+Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16), without the grid of
+deadlines (4.20). Both wait a moment for a flow, because each request costs the broker a round.
 """
 
 import sys
@@ -17,7 +16,8 @@ from pulsar_spark.client.acks.receipts import Receipt
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.key_order import KeyOrder, KeyPlace
 from pulsar_spark.errors import PulsarSparkError
-from pulsar_spark.link.channel import SPACING, Channel
+from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.outbox import SPACING
 from pulsar_spark.protocol.acknowledgement.cursor import UNSEEN
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.redelivery.letters import ReconsumeLater
@@ -39,8 +39,7 @@ class Grouping(NamedTuple):
 
 class AcknowledgementTracker:
     """One consumer's tracker on one partition. ``group`` requires *lock*; ``make(kind, **columns)`` makes a request
-    row; ``early_rows()`` gives rows to send with others; *key_order* learns of entries given back.
-    """
+    row; ``early_rows()`` gives rows to send with others; *key_order* learns of entries given back."""
 
     def __init__(
         self,
@@ -68,7 +67,7 @@ class AcknowledgementTracker:
         self._source = self._source_of(channel)
 
     def switch_channel(self, channel: Channel) -> None:
-        """Send everything, also what waits, to the broker of another bundle from now on."""
+        """Send everything to the broker of another bundle from now on."""
         with self._lock:
             self._channel, self._source = channel, self._source_of(channel)
         channel.gather(self._source, SPACING)
@@ -98,9 +97,8 @@ class AcknowledgementTracker:
     def reconsume_later(
         self, position: int, batch_index: int, bits: int, letter: ReconsumeLater
     ) -> tuple[bool | int, list[dict]]:
-        """Acknowledge one message, or up to it, in the request for its letter. Return the result of
-        :meth:`acknowledge` or :meth:`acknowledge_cumulative`, and the rows to send at once, in order.
-        """
+        """Acknowledge one message, or up to it, in the request for its letter. Return the result of :meth:`acknowledge`
+        or :meth:`acknowledge_cumulative`, and the rows to send at once."""
         with self._lock:
             if self._ended_by is not None:
                 raise self._ended_by
@@ -173,12 +171,12 @@ class AcknowledgementTracker:
         self.group.deliver(position, delivered_bits)
 
     def left_of(self, position: int, delivered_bits: int) -> int:
-        """The unacknowledged indexes of a batch that arrives with these. The caller holds the lock."""
+        """The unacknowledged indexes of a batch that arrives with these. Requires the lock."""
         self._process_pending()
         return self.group.left_of(position, delivered_bits)
 
     def without_acknowledged(self, messages: list[Message]) -> list[Message]:
-        """The unacknowledged ones of *messages* outside batches. The caller holds the lock."""
+        """The unacknowledged ones of *messages* outside batches. Requires the lock."""
         self._process_pending()
         are_new = self.group.new_of([message._position for message in messages])
         return messages if are_new is None else list(compress(messages, are_new))
@@ -193,21 +191,20 @@ class AcknowledgementTracker:
         return self._receipt
 
     def give_back(self, positions: set[int] | range, delay_ms: int, key_place: KeyPlace | None = None) -> None:
-        """Give entries back after a delay; *key_place* is that of a single one. Later ones of their hashes wait."""
+        """Give entries back after a delay; *key_place* is that of a single one."""
         with self._lock:
             if self._key_order is not None:
                 self._key_order.give_back(positions, key_place)
             self._give_back(positions, delay_ms)
 
     def give_back_dead(self, positions: set[int]) -> None:
-        """Give back entries that were delivered too often: the broker writes their letters."""
+        """Give back entries that were delivered too often; the broker writes their letters."""
         with self._lock:
             self._give_back(positions, 0)
 
     def give_back_unseen(self, position: int, key_place: KeyPlace) -> None:
-        """Give back an entry that the application did not see, so that it follows others of its hash. The caller holds
-        the lock.
-        """
+        """Give back an entry that the application did not see, so that it follows others of its hash. Requires the
+        lock."""
         is_first = not self._unseen
         self._unseen.add(position)
         if self._key_order is not None:
@@ -253,14 +250,14 @@ class AcknowledgementTracker:
         return rows + self._early_rows() if rows else rows
 
     def forget_given_back(self) -> None:
-        """Forget entries given back: they are no longer pending here. The caller holds the lock."""
+        """Forget entries given back. Requires the lock."""
         self._negative.clear()
         self._unseen.clear()
         if self._key_order is not None:
             self._key_order.forget()
 
     def forget(self) -> None:
-        """Forget acknowledgements, because the cursor was moved. The caller holds the lock."""
+        """Forget acknowledgements, because the cursor was moved. Requires the lock."""
         self._forget()
         receipt, self._receipt = self._receipt, None
         if receipt is not None:
@@ -272,15 +269,14 @@ class AcknowledgementTracker:
         self.forget_given_back()
 
     def take_acknowledgements(self) -> list[dict]:
-        """Rows of the acknowledgements; the group starts again. The caller holds the lock."""
+        """Rows of the acknowledgements; the group starts again. Requires the lock."""
         rows = self._take()
         self.group.clear()
         return rows
 
     def end(self, error: PulsarSparkError) -> None:
-        """Drop acknowledgements, positive and negative, from now on, because the entries are gone. Callers waiting for
-        a receipt or a letter get *error*.
-        """
+        """Drop acknowledgements from now on, because the entries are gone. Who waits for a receipt or letter gets
+        *error*."""
         with self._lock:
             self._ended_by = error
             self._forget()

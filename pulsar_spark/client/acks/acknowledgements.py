@@ -1,8 +1,7 @@
 """The unsent acknowledgements of a consumer on one topic partition.
 
-Rule: PersistentAcknowledgmentsGroupingTracker of Pulsar's client (semantics 3.1-3.6), with batch index
-acknowledgements on by default (semantics 0.23). They go as ranges: the cumulative one first, then whole entries,
-then batches.
+Rule: PersistentAcknowledgmentsGroupingTracker (semantics 3.1-3.6), with batch index acknowledgements by default
+(semantics 0.23). The cumulative one is sent first, then ranges of whole entries, then batches.
 """
 
 from collections.abc import Iterable
@@ -92,9 +91,7 @@ class AckGroup:
         self, position: int, batch_index: int, delivered_bits: int, *, is_cumulative: bool
     ) -> tuple[bool | int, list[int] | None]:
         """Acknowledge a message in its own request; return the result of :meth:`acknowledge` or
-        :meth:`acknowledge_cumulative`, and the request's ack set, which names the message even without batch index
-        acknowledgements.
-        """
+        :meth:`acknowledge_cumulative`, and the request's ack set, which always names the message."""
         known, left = self._unacked_bits.get(position, delivered_bits), 0
         if batch_index >= 0:
             left = known >> (batch_index + 1) << (batch_index + 1) if is_cumulative else known & ~(1 << batch_index)
@@ -120,9 +117,8 @@ class AckGroup:
         return [position > done and position not in self._entries for position in positions]
 
     def deliver(self, position: int, delivered_bits: int) -> None:
-        """A batch arrives (again) with these indexes unacknowledged. Indexes acknowledged here stay so, unless only
-        whole entries count.
-        """
+        """A batch arrives (again) with these indexes. Those acknowledged here stay so, unless only whole entries
+        count."""
         left = self._unacked_bits.pop(position, None)
         if left is None or not self._is_batch_index:
             return

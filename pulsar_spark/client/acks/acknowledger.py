@@ -1,7 +1,7 @@
 """Acknowledgements, negative acknowledgements and reconsume-later requests of one consumer.
 
 Rules: semantics 3.1-3.10, 4.11, 4.14-4.18, 4.23. A negative acknowledgement names the message's entry; the broker
-decides what comes again with it. Putting off waits for the commit of the request.
+decides what comes again with it.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,7 @@ MIN_NEGATIVE_ACK_MS = 100
 
 
 class Acknowledger:
-    """One per consumer. ``unacked`` is None without an acknowledgement timeout; *timeout* limits the wait for a
-    receipt, in seconds.
-    """
+    """One per consumer. ``unacked`` is None without an acknowledgement timeout; *timeout* limits waits, in seconds."""
 
     def __init__(
         self,
@@ -56,7 +54,7 @@ class Acknowledger:
 
     @staticmethod
     def _look_again(messages: list[Message | MessageId], places: list[Place]) -> None:
-        """Recheck queued messages, because they may include messages acknowledged before they were handed out."""
+        """Recheck queued messages: some may be acknowledged before they are handed out."""
         for message, place in zip(messages, places, strict=True):
             delivery = message._delivery if isinstance(message, Message) else None
             if delivery is None or delivery.subscription is not place.subscription:
@@ -108,7 +106,7 @@ class Acknowledger:
             self._unacked.remove(subscription, position)
 
     def reconsume_later(self, messages: list[Message], letter_of: Callable[[Message, Place], ReconsumeLater]) -> None:
-        """Acknowledge messages, each in the request for its letter, in one commit; none if one of them is invalid."""
+        """Acknowledge messages, each in the request for its letter, in one commit; none if one is invalid."""
         if not messages:
             return
         places = [self._places.find(message) for message in messages]

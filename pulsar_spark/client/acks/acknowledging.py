@@ -1,7 +1,4 @@
-"""A consumer's methods to acknowledge, give back and put off messages.
-
-Acknowledgements of messages received here are noted and processed by hundreds (``pending_acks``).
-"""
+"""A consumer's methods to acknowledge, give back and put off messages."""
 
 from collections.abc import Callable
 

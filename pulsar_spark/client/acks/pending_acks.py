@@ -1,6 +1,6 @@
 """Messages acknowledged one by one, collected and processed together (see acknowledgement_tracker).
 
-Append first, then look at :attr:`room`: whoever takes the list sets it to 0 first, so late messages are noticed.
+Append first, then look at :attr:`room`: whoever takes the list sets it to 0 first.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,6 @@
 """Acknowledgement timeouts: finds entries that have waited too long.
 
-Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.12). Entries with equal timeouts are
-kept in order, so a tick looks only at expired ones.
+Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.12).
 """
 
 import threading

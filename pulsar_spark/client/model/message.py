@@ -22,8 +22,9 @@ _ENCODED = ("compression", "encryption_keys")
 
 
 class Block:
-    """Rows of one partition's messages, decoded by column on demand; without *ledger id* a column has it. Its messages
-    share *schema*, *delivery* (or None) and *topic id* (None if only the name is known).
+    """Rows of one partition's messages, decoded by column on demand. Without *ledger id* a column has it.
+
+    Its messages share *schema*, *delivery* (or None) and *topic id* (None if only the name is known).
     """
 
     __slots__ = (
@@ -79,7 +80,7 @@ class Block:
         return self._hashes[row]
 
     def joined(self, row: int, payload: bytes | None, first_chunk: MessageId) -> "Block":
-        """The chunked message whose last chunk is *row*, as its own block without other payloads."""
+        """The chunked message whose last chunk is *row*, as a block of its own."""
         block = copy(self)
         block._take(self._rows.drop_columns(["payload"]).slice(row, 1))
         block._columns["payload"], block.first_chunk = [payload], first_chunk

@@ -1,7 +1,7 @@
-"""Chunked messages of a partition from its log, for a reader, which has no broker.
+"""Chunked messages of a partition from its log, for a reader.
 
-A reader that begins in the middle first reads earlier chunks, without payloads. It gets the messages whose last
-chunk is after its start.
+A reader that begins in the middle first reads earlier chunks, without payloads. It gets the messages whose last chunk
+is after its start.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,9 +22,8 @@ Spans = list[tuple[int, int]]
 
 
 class LogChunks:
-    """The chunks of one partition; *earlier* gives the relevant runs before a ledger. Only runs with possible chunks
-    are kept, at positions of their own.
-    """
+    """The chunks of one partition; *earlier* gives the relevant runs before a ledger. Kept runs have positions of their
+    own."""
 
     def __init__(self, topic: Topic, entries: EntryReader, earlier: Callable[[int], Iterator[Run]]):
         self._earlier, self._ledgers, self._is_begun = earlier, PartitionLedgers(), False
@@ -35,8 +34,7 @@ class LogChunks:
 
     def joining(self, run: Run) -> tuple[Joining, int, Spans]:
         """For the next run with possible chunks: what joins its messages, the offset from entry ids to its positions,
-        and its entry ids except chunks that complete no message. May be retried with the same run.
-        """
+        and its entry ids except chunks that complete no message. May be repeated for the same run."""
         if not self._is_begun:
             for earlier in list(self._earlier(run.ledger_id)):
                 self._add(earlier)

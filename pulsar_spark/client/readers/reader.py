@@ -256,9 +256,8 @@ class Reader(Described):
         return Block(rows, name, partition, ledger_id, schema=self._schema, topic_id=topic_id)
 
     def _read_compacted(self, view: CompactedView, first: int) -> Iterator[_Read | _NotNow]:
-        """The compacted messages from ledger *first* on, then those after the horizons; in the new view if the topic
-        is compacted again meanwhile.
-        """
+        """The compacted messages from ledger *first* on, then those after the horizons; of a new view if the topic is
+        compacted meanwhile."""
         passed: dict[int, int] = {}
         begins, positions = dict.fromkeys(self._partitions, first), dict.fromkeys(self._partitions, -1)
         while True:

@@ -1,7 +1,7 @@
 """TableView: the latest value of each key of a topic, kept up to date.
 
-Rule: TableViewImpl of Pulsar's clients. An empty or null value removes its key. The view starts complete. Order
-holds per partition. Payloads are decoded on access, each with its writer's schema.
+Rule: TableViewImpl of Pulsar's clients. An empty or null value removes its key. Order holds per partition. Payloads are
+decoded on access, each with its writer's schema.
 """
 
 import threading

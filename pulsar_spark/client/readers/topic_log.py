@@ -1,7 +1,7 @@
 """A topic as its log shows it: the files of each publish commit, in order, without a broker.
 
-Of a repeated publish id the first commit counts. ``ledgers`` replaces commits that the log has lost. Trimmed
-ledgers are skipped, and rows that others added or rewrote.
+Of a repeated publish id the first commit counts. ``ledgers`` replaces commits that the log has lost. Trimmed ledgers
+are skipped, and rows that others wrote.
 """
 
 import heapq
@@ -46,8 +46,7 @@ class TopicLog:
         self, ledger_id: int, passed: Mapping[int, int] = MappingProxyType({}), published_since: datetime | None = None
     ) -> Iterator[tuple[int, Run]]:
         """Start at publish commit *ledger_id*, or after the commit up to which a partition was *passed*. Return lazily
-        the runs, by partition, that only ``ledgers`` still has, from the first with a message *published_since*.
-        """
+        the runs, by partition, that only ``ledgers`` has, from the first with a message *published_since*."""
         self._publish_ids.clear()
         self._gone = trimmed_ledgers(self._topic.path, self._partitions)
         self._gone |= {partition: max(last, self._gone.get(partition, 0)) for partition, last in passed.items()}

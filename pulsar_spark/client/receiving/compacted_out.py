@@ -1,7 +1,7 @@
 """Skips compacted-out entries for a consumer that reads compacted.
 
-They are acknowledged in few requests, also ahead of a delivery, so that sparse topics do not take a round per
-entry. Deletions are delivered unless the consumer reads the view and cannot know their key (semantics 0.34).
+They are acknowledged in few requests, also ahead of a delivery. Deletions are delivered unless the consumer cannot know
+their key (semantics 0.34).
 """
 
 import numpy as np

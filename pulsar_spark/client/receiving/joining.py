@@ -25,9 +25,8 @@ class Joining:
         return self._chunked.parts(self._first_chunks)
 
     def message(self, last: Message, position: int) -> Message | MessagesLost | None:
-        """The message whose last chunk is *last*; None if it ends none or a chunk is deleted; the error if a chunk is
-        lost.
-        """
+        """The message whose last chunk is *last*; None if it ends none or a chunk is deleted, the error if one is
+        lost."""
         if position not in self._first_chunks:
             return None
         first = self._first_chunks[position]

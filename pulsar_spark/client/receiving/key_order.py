@@ -1,7 +1,7 @@
 """Order per key on Key_Shared after a message was given back: later messages of its hash wait until it comes again.
 
-The broker holds back later entries once a round has read the give-back (semantics 0.22). Those of earlier rounds
-are given back unseen; a delivery says what its round had read. (Pulsar's client hands out what is in its queue.)
+The broker holds back later entries once a round has read the give-back (semantics 0.22). Those of earlier rounds are
+given back unseen.
 """
 
 import itertools
@@ -14,9 +14,7 @@ _numbers = itertools.count()
 
 
 class UnderWay:
-    """Requests that are sent together: their version in ``requests``, above all others until committed. A higher
-    *number* is sent later.
-    """
+    """Requests that are sent together, and their version in ``requests``; until committed above all others."""
 
     __slots__ = ("number", "version")
 
@@ -28,9 +26,8 @@ class UnderWay:
 
 
 class KeyPlace(NamedTuple):
-    """The *place* of an entry among those of its hash: its position, or for a due entry its number, above all
-    positions.
-    """
+    """The *place* of an entry among those of its hash: its position, or the number of a due entry, above all
+    positions."""
 
     sticky_hash: int
     place: int

@@ -54,8 +54,7 @@ class Places:
 
     def find(self, message: Message | MessageId) -> Place:
         """The place of a message. :class:`InvalidMessage` if it is not of these topics, ValueError for other objects,
-        :class:`OperationNotSupported` for a producer's id on several topics or partitions, as in Pulsar.
-        """
+        :class:`OperationNotSupported` for a producer's id on several partitions, as in Pulsar."""
         if isinstance(message, Message) and message._delivery is not None:
             delivery = message._delivery
             topic = delivery.subscription.topic
@@ -90,9 +89,7 @@ class Places:
         return Place(subscription, found[0], message_id.batch_index(), (1 << found[1]) - 1)
 
     def _numbered(self, subscription: PartitionSubscription, message_id: MessageId) -> tuple[int, int] | None:
-        """Position and batch size of an entry, or None. Waits for numbering, because a topic's last message may be
-        acknowledged at once.
-        """
+        """Position and batch size of an entry, or None. Waits for numbering: a message just published may be named."""
         topic, ledger_id = subscription.topic, message_id.ledger_id()
         place = topic.topic_id, subscription.partition, ledger_id, message_id.entry_id()
         ledgers = subscription.ledgers
@@ -120,9 +117,7 @@ class Places:
 
 
 def await_numbering(ledgers: LedgerIndex, subscription: PartitionSubscription, ledger_id: int, deadline: float) -> bool:
-    """Wait until the broker has numbered the partition's part of publish commit *ledger_id*, if it has one; False
-    after *deadline*.
-    """
+    """Wait until the broker has numbered the partition's part of publish commit *ledger_id*; False after *deadline*."""
     topic, sleep, log = subscription.topic, interrupts.sleeper(), TableLog(subscription.topic.path)
     if not log.has(ledger_id) or not any(
         int(added.partition_values.get("partition") or -1) == subscription.partition

@@ -1,7 +1,6 @@
 """Messages that are checked, by hundreds, and ready to be handed out one by one.
 
-A change of what may be shown takes back the rest, to be checked again. Handing out is one step of a list iterator,
-which is atomic between threads.
+A change of what may be shown takes the rest back. Handing out is one step of a list iterator, which is atomic.
 """
 
 import sys
@@ -12,9 +11,8 @@ from pulsar_spark.client.model.message import Message
 
 
 class Ready:
-    """Ready messages of one subscription, in order, of entries *first*..*last*; takers iterate :attr:`messages`. Other
-    methods require the subscription's lock.
-    """
+    """Ready messages of one subscription, in order, of entries *first*..*last*. Takers iterate :attr:`messages`; other
+    methods require the subscription's lock."""
 
     __slots__ = ("messages", "_first", "_last", "_size", "_counted")
 

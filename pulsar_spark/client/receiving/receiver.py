@@ -1,6 +1,6 @@
 """The deliveries a consumer has received, in order of arrival, until the application takes their messages.
 
-One thread at a time takes and reads; the channel's thread never reads or waits for a file.
+One thread at a time takes and reads; the channel's thread never reads a file.
 """
 
 import threading
@@ -32,10 +32,33 @@ def _nothing() -> None:
     """Default for no callback."""
 
 
+class _Reading:
+    """The delivery that is being read; *ahead* are its messages that nobody has taken yet."""
+
+    def __init__(self, delivery: Delivery):
+        self.delivery, self.subscription = delivery, delivery.subscription
+        self.ahead: list[Message] = []
+        self._taken, self._reads = 0, self.subscription.read(delivery)
+
+    def restart(self) -> None:
+        """Read again after what was taken, because Ctrl-C may have ended the reading."""
+        self._reads = _after(self._taken, self.subscription.read(self.delivery))
+
+    def read_on(self) -> Read | None:
+        """Fill *ahead*, also with messages to recheck; an error in their place, None after the last."""
+        self.ahead[:0] = self.subscription.take_looked_at_again()
+        if not self.ahead:
+            read = next(self._reads, None)
+            if not isinstance(read, list):
+                self._taken += 1
+                return read
+            self.ahead, self._taken = read, self._taken + len(read)
+        return self.ahead
+
+
 class Receiver:
-    """One per consumer. ``handed_out`` gets subscription, position and redelivery count of each message, readable or
-    not; ``discard`` acknowledges an unreadable one unseen.
-    """
+    """One per consumer. ``handed_out`` gets subscription, position and redelivery count of each message; ``discard``
+    acknowledges an unreadable one."""
 
     def __init__(
         self,
@@ -51,21 +74,17 @@ class Receiver:
         self._condition = threading.Condition()
         self._taking = threading.Lock()
         self._arrived: deque[Delivery] = deque()
-        self._current: tuple[Delivery, Iterator[Read]] | None = None
-        self._read: list[Message] = []
-        self._taken = 0
+        self._current: _Reading | None = None
         self.ready: Iterator[Message] = iter(())
         """Messages that can be taken at once; after the last there may be others."""
-        self._without_queue: PartitionSubscription | None = None
-        self._error: PulsarSparkError | None = None
+        self.without_queue: PartitionSubscription | None = None
+        """With queue size 0: the subscription whose messages are requested one by one."""
+        self.error: PulsarSparkError | None = None
+        """What ended it."""
         self._postponed: MessagesLost | UnreadableMessage | None = None
         self.is_closed = self._is_paused = self._is_root_away = False
         self.on_arrival: Callable[[], None] = _nothing
         """Is called when it may be worth to try :meth:`take_ready` again, from any thread."""
-
-    def set_without_queue(self, subscription: PartitionSubscription) -> None:
-        """Request messages of *subscription* one by one, for queue size 0."""
-        self._without_queue = subscription
 
     def arrive(self, delivery: Delivery) -> None:
         """Queue a delivery."""
@@ -83,7 +102,7 @@ class Receiver:
         return tail
 
     def pause(self) -> None:
-        """Hand out nothing until :meth:`resume`: arriving messages fill the queue, and no permits are requested."""
+        """Hand out nothing until :meth:`resume`, and request no permits."""
         with self._condition:
             self._is_paused = True
             self._look_again()
@@ -103,9 +122,7 @@ class Receiver:
             return not self.is_closed
 
     def close(self) -> None:
-        """Make every call raise :class:`AlreadyClosed`, and drop what was read ahead with its file, now or when a
-        running call ends.
-        """
+        """Make every call raise :class:`AlreadyClosed`, and drop what was read ahead when no call runs."""
         with self._condition:
             self.is_closed = True
             self._look_again()
@@ -117,15 +134,10 @@ class Receiver:
     def fail(self, error: PulsarSparkError) -> None:
         """Make every call raise *error*."""
         with self._condition:
-            self._error = self._error or error
+            self.error = self.error or error
             self._look_again()
             self._condition.notify_all()
         self.on_arrival()
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether an error ended it."""
-        return self._error is not None
 
     def check_closed(self) -> None:
         """:class:`AlreadyClosed` after :meth:`close`; other errors are ignored."""
@@ -135,8 +147,8 @@ class Receiver:
     def check_open(self) -> None:
         """Raise the error that ended the consumer, if any."""
         self.check_closed()
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     def take(self, timeout: float | None) -> Message | None:
         """The next message, None after *timeout* seconds."""
@@ -151,16 +163,16 @@ class Receiver:
         try:
             return self._next() or self._wait_for_next(deadline, since)
         except KeyboardInterrupt:
-            self._read_again()
+            if self._current is not None:
+                self._current.restart()
             raise
         finally:
             self._end_taking()
 
     def _end_taking(self) -> None:
         if self.is_closed and self._current is not None:
-            delivery, _ = self._current
-            delivery.subscription.take_looked_at_again()
-            self._current, self._read = None, []
+            self._current.subscription.take_looked_at_again()
+            self._current = None
         self._taking.release()
 
     def take_ready(self, most: int) -> list[Message]:
@@ -170,8 +182,8 @@ class Receiver:
         try:
             while len(messages) < most and (message := self._next()) is not None:
                 messages.append(message)
-            if not messages and self._without_queue is not None:
-                self._without_queue.want_one()
+            if not messages and self.without_queue is not None:
+                self.without_queue.want_one()
         except (MessagesLost, UnreadableMessage) as error:
             if not messages:
                 raise
@@ -206,8 +218,8 @@ class Receiver:
         self._channel.hurry(1)
         try:
             while True:
-                if self._without_queue is not None:
-                    self._without_queue.want_one()
+                if self.without_queue is not None:
+                    self.without_queue.want_one()
                 with self._condition:
                     while self._is_paused or self._is_root_away or not (self._arrived or self._current):
                         self.check_open()
@@ -221,26 +233,14 @@ class Receiver:
         finally:
             self._channel.hurry(-1)
 
-    def _wait_for_root(self) -> None:
-        """Read again a little later, because the root is away."""
-        self._read_again()
-        self._is_root_away = True
-        self._channel.call_later(ROOT_SECONDS, self._try_again)
-
     def _try_again(self) -> None:
         with self._condition:
             self._is_root_away = False
             self._condition.notify_all()
         self.on_arrival()
 
-    def _read_again(self) -> None:
-        """Restart reading the current delivery after the messages taken, because Ctrl-C may have ended its reading."""
-        if self._current is not None:
-            delivery, _ = self._current
-            self._current = delivery, _after(self._taken, delivery.subscription.read(delivery))
-
     def _next(self) -> Message | None:
-        """The next arrived message. A lost or unreadable one raises once; the next call continues after it."""
+        """The next arrived message. A lost or unreadable one raises once."""
         for message in self.ready:
             return message
         self.check_open()
@@ -251,75 +251,66 @@ class Receiver:
             raise postponed
         while True:
             if self._current is None:
-                delivery = self._take_first()
+                delivery = self._take_delivery()
                 if delivery is None:
                     return None
-                if delivery.generation != delivery.subscription.generation:
-                    continue
-                if delivery.can_be_joined and (others := self._take_joinable(delivery)):
-                    delivery.subscription.join(delivery, others)
-                self._current, self._taken = (delivery, delivery.subscription.read(delivery)), 0
+                self._current = _Reading(delivery)
             try:
-                found = self._next_of_current()
+                found = self._next_of(self._current)
             except TopicNotFound:  # deleted; the broker will say so for all its deliveries
                 found = None
             except (PulsarSparkError, OSError, DeltaError) as error:
-                if self._current is not None and is_away(self._current[0].subscription.topic.path):
-                    self._wait_for_root()
+                if is_away(self._current.subscription.topic.path):
+                    self._current.restart()
+                    self._is_root_away = True
+                    self._channel.call_later(ROOT_SECONDS, self._try_again)
                     return None
                 if isinstance(error, PulsarSparkError):
                     self.fail(error)
                 raise
             if found is None:
-                self._current, self._read = None, []
+                self._current = None
             elif isinstance(found, Message):
                 return found
             else:
                 raise found
 
-    def _take_first(self) -> Delivery | None:
-        """Take the first delivery from the queue; None without one."""
-        with self._condition:
-            if not self._arrived:
-                return None
-            delivery = self._arrived.popleft()
-            delivery.is_taken()
-            return delivery
-
-    def _take_joinable(self, delivery: Delivery) -> list[Delivery]:
-        """Take the following deliveries that can be read with *delivery*, because reading few takes as long as reading
-        many.
+    def _take_delivery(self) -> Delivery | None:
+        """The first delivery of the queue that is valid, joined with those that can be read with it: reading few takes
+        as long as reading many.
         """
-        found, last, entries = [], delivery, delivery.entries
         with self._condition:
-            while self._arrived and entries < JOINED_ENTRIES:
-                each = self._arrived[0]
-                if not each.can_be_joined or not last.is_followed_by(each):
+            while self._arrived:
+                delivery, others = _take_first(self._arrived), list[Delivery]()
+                if delivery.generation == delivery.subscription.generation:
                     break
-                found.append(self._arrived.popleft())
-                each.is_taken()
-                last, entries = each, entries + each.entries
-        return found
+            else:
+                return None
+            last, entries = delivery, delivery.entries
+            while delivery.can_be_joined and self._arrived and entries < JOINED_ENTRIES:
+                if not self._arrived[0].can_be_joined or not last.is_followed_by(self._arrived[0]):
+                    break
+                others.append(last := _take_first(self._arrived))
+                entries += last.entries
+        if others:
+            delivery.subscription.join(delivery, others)
+        return delivery
 
-    def _next_of_current(self) -> Message | MessagesLost | UnreadableMessage | None:
-        """The next message of the current delivery, or an error in its place; None after the last."""
-        if self._current is None:
-            return None
-        delivery, reads = self._current
-        subscription = delivery.subscription
+    def _next_of(self, current: _Reading) -> Message | MessagesLost | UnreadableMessage | None:
+        """The next message of a delivery, or an error in its place; None after the last."""
+        subscription = current.subscription
         while True:
-            self._read[:0] = subscription.take_looked_at_again()
-            if not self._read:
-                read = next(reads, None)
-                if not isinstance(read, list):
-                    self._taken += 1
-                    return read
-                self._read, self._taken = read, self._taken + len(read)
-            ready = subscription.hand_out(self._read)
+            read = current.read_on()
+            if not isinstance(read, list):
+                return read
+            ready = subscription.hand_out(read)
             if ready is None:
                 return None
             message = next(ready.messages, None)
-            self._make_ready(ready.messages)
+            with self._condition:
+                self.ready = ready.messages
+                if self._is_paused or self.is_closed or self.error is not None:
+                    self._look_again()
             if message is None:
                 continue
             refused = message._open(self._opener)
@@ -327,21 +318,19 @@ class Receiver:
                 self._discard(message, refused)
                 continue
             if self._handed_out is not None:
-                self._handed_out(subscription, message._position, delivery.redelivery_count)
+                self._handed_out(subscription, message._position, current.delivery.redelivery_count)
             return message if refused is None else refused
-
-    def _make_ready(self, messages: Iterator[Message]) -> None:
-        """Set the ready messages."""
-        with self._condition:
-            self.ready = messages
-            if self._is_paused or self.is_closed or self._error is not None:
-                self._look_again()
 
     def _look_again(self) -> None:
         """Recheck the ready messages after a change. The caller holds the condition."""
         if self._current is not None:
-            delivery, _ = self._current
-            delivery.subscription.look_again()
+            self._current.subscription.look_again()
+
+
+def _take_first(queue: deque[Delivery]) -> Delivery:
+    delivery = queue.popleft()
+    delivery.is_taken()
+    return delivery
 
 
 def _after(messages: int, reads: Iterable[Read]) -> Iterator[Read]:

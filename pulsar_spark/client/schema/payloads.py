@@ -1,7 +1,7 @@
 """Payloads as producers store them, and as consumers and readers show them (layer ``payloads``).
 
-Rules: ProducerBuilder.cryptoFailureAction, ConsumerBuilder.cryptoFailureAction. Ours: FAIL raises an error that
-names the message; so do payloads that cannot be decompressed, which Pulsar acknowledges unseen.
+Rules: ProducerBuilder.cryptoFailureAction, ConsumerBuilder.cryptoFailureAction. Ours: FAIL raises an error that names
+the message, and so does a payload that cannot be decompressed.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,8 @@ def payload_encoder(
     crypto_key_reader: CryptoKeyReader | None,
     crypto_failure_action: ProducerCryptoFailureAction,
 ) -> PayloadEncoder:
-    """The encoder from checked arguments of ``create_producer``: ValueError for a wrong type,
-    :class:`InvalidConfiguration` as ``public_key_names`` says, :class:`CryptoError` for a missing key.
-    """
+    """The encoder from checked arguments of ``create_producer``: ValueError, :class:`InvalidConfiguration` as
+    ``public_key_names`` says, :class:`CryptoError` for a missing key."""
     check_type(CompressionType, compression_type, "compression_type")
     check_type(CryptoKeyReader | None, crypto_key_reader, "crypto_key_reader")
     check_type(ProducerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
@@ -115,10 +114,7 @@ class PayloadOpener:
 
     def opened(self, payload: bytes, field: Callable[[str], object]) -> Opened:
         """The plain payload of a message; ``field(name)`` gives the columns of its (last) row.
-
-        :class:`DecompressionError`, or :class:`CryptoError`; :meth:`discards` says whether to acknowledge the
-        message unseen.
-        """
+        :class:`DecompressionError` or :class:`CryptoError`."""
         try:
             return Opened(self._decoder.decode(payload, field), _context(field, is_decryption_failed=False))
         except CryptoError:

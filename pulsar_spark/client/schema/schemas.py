@@ -1,8 +1,7 @@
 """Schemas of topics for producers, consumers and readers: added, compared, looked up.
 
-A consumer's schema is kept if the topic has no schema and no messages (Pulsar's
-``addSchemaIfIdleOrCheckCompatible``). Ours: with messages but no schema, any consumer is accepted, because letters
-and rows of SQL have none.
+A topic without schema and messages keeps a consumer's schema (Pulsar's ``addSchemaIfIdleOrCheckCompatible``). Ours: one
+with messages accepts any consumer, because letters and rows of SQL have no schema.
 """
 
 import time
@@ -46,9 +45,8 @@ class TopicSchemas:
         """By name, and until when the id is taken from here."""
 
     def version_for_producer(self, topic: Topic, schema: Schema) -> int | None:
-        """The topic's version of a producer's *schema*, added if needed; None for a schema that is not kept.
-        :class:`IncompatibleSchema` if it does not fit.
-        """
+        """The topic's version of a producer's *schema*, added if needed; None for one that is not kept.
+        :class:`IncompatibleSchema` if it does not fit."""
         info = schema.schema_info()
         if not info.is_kept:
             self._check_without(topic)
@@ -56,9 +54,8 @@ class TopicSchemas:
         return self._keep(topic, info)
 
     def upload(self, topic: Topic, info: SchemaInfo, properties: Mapping[str, str]) -> int:
-        """The version of an administrator's schema, added even if producers may not add one.
-        :class:`IncompatibleSchema` if it does not fit.
-        """
+        """The version of an administrator's schema, added in any case. :class:`IncompatibleSchema` if it does not
+        fit."""
         return self._keep(topic, info, properties, is_upload=True)
 
     def check_consumer(self, topic: Topic, schema: Schema) -> None:
@@ -78,7 +75,7 @@ class TopicSchemas:
             self._keep(topic, info)
 
     def written_with(self, message) -> SchemaInfo | None:
-        """The schema a message was written with, or None. A letter, which has no sequence id, has its origin's."""
+        """The schema a message was written with, or None. A letter, without sequence id, has its origin's."""
         version = message.int_schema_version()
         if version < 0:
             return None

@@ -1,6 +1,6 @@
 """Which producers may share a topic, by ``access_mode`` (AbstractTopic.addProducer of Apache Pulsar).
 
-storage.topics.producers lists the producers, storage.topics.exclusive holds the claim on a topic.
+See storage.topics.producers for the list of producers, storage.topics.exclusive for the claim on a topic.
 """
 
 from pulsar_spark.client.model.enums import ProducerAccessMode
@@ -32,9 +32,9 @@ class Access:
         return self._mode is not ProducerAccessMode.Shared
 
     def enter(self) -> bool:
-        """Join the topic; False while the producer must wait, visibly to others and in the order of the topic's log.
+        """Join the topic; False while the producer must wait, in the order of the topic's log.
 
-        A Shared producer gets :class:`ProducerBusy` if another has or awaits exclusive access, or has its name; an
+        A Shared producer gets :class:`ProducerBusy` if another has its name or exclusive access, or waits for that; an
         Exclusive one :class:`ProducerFenced` if there are others.
         """
         with self._producers.alone():

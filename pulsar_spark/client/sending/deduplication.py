@@ -1,7 +1,7 @@
-"""Leaves duplicates out of one producer's commits, if the topic is deduplicated (see protocol.policies.deduplication).
+"""Leaves duplicates out of one producer's commits, if the topic is deduplicated (protocol.policies.deduplication).
 
 The log gives the highest sequence ids before each commit. If another process with the producer's name commits in
-between, nothing is committed, and the rest is judged again.
+between, the rest is judged again.
 """
 
 from collections.abc import Iterator
@@ -26,8 +26,7 @@ from pulsar_spark.storage.topics.topics import Topic
 
 class Judged(NamedTuple):
     """The entries to store, judged by table version *known*, with these transactions. ``are_new`` flags each message,
-    None if all are new; ``begun`` are incomplete chunked messages by partition.
-    """
+    None if all are; ``begun`` are incomplete chunked messages by partition."""
 
     known: int
     entries: list[Entry]
@@ -114,9 +113,8 @@ class Deduplication:
         self._begun |= judged.begun
 
     def must_share(self, taken: list[Entry], entry: Entry) -> bool:
-        """Must *entry* be in the same commit as those *taken*? Yes for interleaved key-based batches, which would
-        otherwise make each other duplicates.
-        """
+        """Whether *entry* must share the commit of those *taken*, because interleaved key-based batches would make each
+        other duplicates."""
         if not self._is_interleaved or self._quota.deduplication_since() is None:
             return False
         lowest = min(message.sequence_id for message in entry.messages)

@@ -7,9 +7,8 @@ from pulsar_spark.protocol.topics.batching import BatchContainer
 
 
 class OpenBatches:
-    """One producer's open batches, of at most *most_bytes*; without batching every message is an entry at once. The
-    caller holds a lock.
-    """
+    """One producer's open batches, of at most *most_bytes*; without batching each message is an entry at once. Requires
+    a lock."""
 
     def __init__(self, settings: ProducerSettings, partitions: list[int], most_bytes: int):
         self._delay = settings.batching_max_publish_delay_ms / 1000
@@ -69,7 +68,5 @@ def _entries(partition: int, batches: BatchContainer[Outgoing]) -> list[Entry]:
 
 
 def _as_entries(partition: int, batches: list[list[Outgoing]]) -> list[Entry]:
-    """Entries made with ``tuple.__new__``, because by key there may be one per message, and the class's ``__new__`` is
-    slow.
-    """
+    """Entries made with ``tuple.__new__``, which is faster than the class's."""
     return [tuple.__new__(Entry, (partition, messages, None)) for messages in batches]

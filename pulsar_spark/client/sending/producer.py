@@ -1,8 +1,4 @@
-"""Producer: sends messages to a topic, alone or in batches, from any number of threads.
-
-It commits to the topic's table (see publisher), with Pulsar's rules for queue, routing, batching, sequence ids and
-timeouts.
-"""
+"""Producer: sends messages to a topic, alone or in batches, from any number of threads."""
 
 import itertools
 import threading

@@ -90,7 +90,7 @@ class Producing:
 
     @public_call
     def _create_producer(self, topic: str, settings: ProducerSettings) -> Producer:
-        """A separate step, because callers inspect the public method's code for its arguments."""
+        """A separate step: callers inspect the public method's code for its arguments."""
         return self._produce(ProducerOpening(self, topic, settings))
 
     def _produce(self, opening: "ProducerOpening") -> Any:

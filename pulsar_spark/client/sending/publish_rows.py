@@ -1,7 +1,6 @@
 """Rows of one publish commit: entries of any number of partitions as one Arrow table.
 
-Entry ids count from 0 within each partition. If any message has a key, rows have the sticky-key hash, so that
-rounds need not read keys.
+Entry ids count from 0 within each partition. If any message has a key, rows have the sticky-key hash.
 """
 
 import itertools
@@ -19,9 +18,8 @@ from pulsar_spark.table_specs import DELIVERED, MESSAGE_KEYS, MESSAGES
 
 
 class Outgoing(NamedTuple):
-    """A message on its way, or a chunk of one, as a tuple for speed. ``done`` gets the outcome (send_outcomes.answer);
-    times are ms since 1970; ``columns`` has further columns.
-    """
+    """A message on its way, or a chunk of one, as a tuple for speed. ``done`` gets the outcome; times are ms since
+    1970; ``columns`` has further columns."""
 
     payload: bytes | memoryview | None
     partition_key: str | None
@@ -57,9 +55,7 @@ class Entry(NamedTuple):
 
 
 class CommitPlaces(NamedTuple):
-    """Where a commit puts its messages, in order; batch indexes are -1 outside a batch. The commit's version completes
-    the ids.
-    """
+    """Where a commit puts its messages, in order; batch indexes are -1 outside a batch."""
 
     entry_ids: list[int]
     batch_indexes: list[int]

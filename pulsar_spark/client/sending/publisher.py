@@ -1,8 +1,8 @@
 """Group commit: one thread per producer commits what arrived during its last commit.
 
-If an outcome is unclear, the same rows are written under the same publish id until the send timeout (see
-storage.delta.sure_append), and only the first counts. A crash loses only messages whose callback was never called. If a
-callback raises, the thread ends with the usual traceback, and a new one continues.
+While an outcome is unclear, the same rows are written under the same publish id until the send timeout (see
+storage.delta.sure_append). A crash loses only messages whose callback was never called. If a callback raises, a new
+thread continues.
 """
 
 import logging
@@ -43,9 +43,8 @@ Answer = tuple[Done | None, PulsarSparkError | None, MessageId | None]
 
 
 class PublishRules(NamedTuple):
-    """Rules for each publish of a producer: ``check()`` raises if it may publish no more; the deduplication; the
-    schema's version or None; the client's logger.
-    """
+    """Rules of a producer: ``check()`` raises if it may publish no more; deduplication; schema version or None;
+    logger."""
 
     check: Callable[[], None]
     deduplication: Deduplication
@@ -56,8 +55,8 @@ class PublishRules(NamedTuple):
 class Publisher(Worker):
     """Publishes entries of one topic.
 
-    ``due(now)`` gives the batches whose delay has passed and the time of the next; ``settled(messages,
-    is_published)`` is called before, ``answered(count)`` after the callbacks.
+    ``due(now)`` gives the batches to close and the time of the next; ``settled(messages, is_published)`` is called
+    before, ``answered(count)`` after the callbacks.
     """
 
     def __init__(
@@ -185,9 +184,7 @@ class Publisher(Worker):
         return left
 
     def _store(self, entries: list[Entry]) -> Iterator[Answer]:
-        """Commit the entries without duplicates; return the arguments of the callbacks lazily, because making all ids
-        at once is slow.
-        """
+        """Commit the entries without duplicates; return the callbacks' arguments lazily, because making ids is slow."""
         identity = publish_id(time.time_ns() // 1_000_000, secrets.randbits(74))
         deadline, judged = max(entry.messages[-1].deadline for entry in entries), None
         while True:
@@ -241,9 +238,8 @@ class Publisher(Worker):
         return left
 
     def _commit(self, rows: pa.Table, deadline: float, judged: Judged | None) -> int | None:
-        """The version that has *rows*, written again under the same id while the outcome is unclear; None if other
-        commits of the producer's name require a new judgement.
-        """
+        """The version that has *rows*, written under the same id while the outcome is unclear; None if other commits of
+        the producer's name require a new judgement."""
         wait, version = partial(self._wait, deadline=deadline), None
         try:
             if judged is None:

@@ -1,6 +1,4 @@
-"""Receivers of a send's outcome: a waiting call, a message's chunks, or an application's callback, unwrapped for
-speed.
-"""
+"""Receivers of a send's outcome: a waiting call, a message's chunks, or an application's callback."""
 
 import threading
 from collections.abc import Callable
@@ -62,9 +60,8 @@ class Outcome(Answered):
 
 
 class ChunkedSend(Answered):
-    """The shared outcome of a message's *chunks*: calls *done* once, at the first error, or after the last chunk with
-    the message's id (1.7).
-    """
+    """The shared outcome of a message's *chunks*: calls *done* once, at the first error or after the last chunk
+    (1.7)."""
 
     __slots__ = ("_done", "_left", "_first", "_lock", "error")
 

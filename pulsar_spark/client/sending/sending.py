@@ -218,9 +218,8 @@ class Sending:
         return None
 
     def _await_places(self, count: int) -> PulsarSparkError | None:
-        """Wait for room in the queue, or refuse a message that needs more; the caller holds the condition. When
-        blocking, one free place suffices to start.
-        """
+        """Wait for room in the queue, or refuse a message that needs more. Requires the condition. When blocking, one
+        free place suffices."""
         limit, since = self._limit, interrupts.count()
         if self._settings.block_if_queue_full:
             count = 1

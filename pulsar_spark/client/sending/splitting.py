@@ -1,7 +1,7 @@
 """Splits a message's payload into chunks, if it is too large.
 
-Rule: ProducerImpl.sendAsync (semantics 0.9, 1.2-1.5). Chunks share the uuid ``<producerName>-<sequenceId>``;
-sending again repeats it. Slices are views of the payload.
+Rule: ProducerImpl.sendAsync (semantics 0.9, 1.2-1.5). Chunks share the uuid ``<producerName>-<sequenceId>``. Slices are
+views.
 """
 
 from pulsar_spark.client.sending.producer_settings import ProducerSettings
@@ -14,9 +14,8 @@ from pulsar_spark.protocol.topics.message_id import MAX_LONG
 def pieces_of(
     message: Outgoing, producer_name: str, settings: ProducerSettings, max_message_size: int
 ) -> list[bytes | memoryview | None]:
-    """The payload, whole or as the slices for chunks. :class:`MessageTooBig` if it may not be split,
-    :class:`InvalidMessage` if the metadata alone fills a message (1.4).
-    """
+    """The payload, whole or in slices for chunks. :class:`MessageTooBig` if it may not be split,
+    :class:`InvalidMessage` if the metadata alone fills a message (1.4)."""
     payload = message.payload or b""
     size = len(payload)
     if not settings.chunking_enabled:

@@ -1,1 +1,1 @@
-"""Consumers and their subscriptions: settings, topics followed, moves of the cursor, and letters asked for."""
+"""Consumers and their subscriptions: settings, topics followed, moves of the cursor, and letters."""

@@ -1,7 +1,6 @@
 """Consumer: receives from one subscription of one or more topics, acknowledges, gives back, moves the cursor.
 
-It has a :class:`PartitionSubscription` per topic partition. The application's threads read messages; the channel's
-thread only queues ranges of positions.
+It has a :class:`PartitionSubscription` per topic partition.
 """
 
 import threading
@@ -82,7 +81,7 @@ class Consumer(Described, Acknowledging):
         if len({(each.topic.topic_id, each.partition) for each in self._subscriptions}) < len(self._subscriptions):
             raise InvalidConfiguration(f"topics {topic_name!r} contain a partition twice")
         if not settings.receiver_queue_size and self._subscriptions:
-            self._receiver.set_without_queue(self._subscriptions[0])
+            self._receiver.without_queue = self._subscriptions[0]
         self._places = Places(self._subscriptions, topic_name, client._timeout)
         self._acknowledger = Acknowledger(self._channel, self._places, settings, self._unacked, client._timeout)
         self._letters = letter_topics and Letters(letter_topics, settings.subscription_name, settings.consumer_name)
@@ -146,7 +145,7 @@ class Consumer(Described, Acknowledging):
             self._follow(look, PARTITIONS_SECONDS)
 
     def _add(self, topics: list[tuple[Topic, list[int]]]) -> None:
-        """Join the subscription on new partitions, from their first message on; all of them or none."""
+        """Join the subscription on new partitions, from their first message; all or none."""
         self._request = {**self._request, "initial_position": InitialPosition.Earliest.name}
         added = self._subscriptions_of(topics, len(self._subscriptions))
         for subscription in added:
@@ -173,9 +172,8 @@ class Consumer(Described, Acknowledging):
         )
 
     def _lose(self, subscription: PartitionSubscription, error: PulsarSparkError) -> None:
-        """Continue without a topic partition that, or whose subscription, is gone (*error*). The last one closes the
-        consumer, unless it has a pattern. Called by the channel's thread.
-        """
+        """Continue without a topic partition that is gone, or whose subscription is (*error*). The last one closes the
+        consumer, unless it has a pattern."""
         with self._changing:
             subscription.end(error)
             self._subscriptions = [each for each in self._subscriptions if each is not subscription]
@@ -247,7 +245,8 @@ class Consumer(Described, Acknowledging):
     def is_connected(self) -> bool:
         """Whether a broker runs and knows the consumer, on all its partitions."""
         return (
-            not (self._receiver.is_closed or self._receiver.has_failed)
+            not self._receiver.is_closed
+            and self._receiver.error is None
             and self._channel.has_broker()
             and all(subscription.is_connected for subscription in self._subscriptions)
         )
@@ -343,7 +342,7 @@ class Consumer(Described, Acknowledging):
     def _give_up(self, subscriptions: list[PartitionSubscription]) -> None:
         """Detach and send requests to leave, whatever became of the requests to join."""
         self._detach(subscriptions)
-        if self._channel.is_alive():
+        if self._channel.failure is None:
             self._channel.submit([each.row("close") for each in subscriptions], is_urgent=True)
 
     def _finish(self) -> None:

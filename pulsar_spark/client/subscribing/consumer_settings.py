@@ -87,8 +87,7 @@ class ConsumerSettings(NamedTuple):
 
     def largest_queue(self, partitions: int) -> int:
         """The size to which each partition's queue may grow: three quarters of its share, so that unacknowledged
-        messages fit the default limit of 50,000; 0 (it does not grow) below :data:`GROWS_FROM`.
-        """
+        messages fit the default limit; 0 (no growth) below :data:`GROWS_FROM`."""
         if self.receiver_queue_size < GROWS_FROM:
             return 0
         return 3 * self.max_total_receiver_queue_size_across_partitions // 4 // partitions
@@ -116,9 +115,8 @@ class ConsumerSettings(NamedTuple):
 
 
 def consumer_settings(given: dict[str, Any]) -> ConsumerSettings:
-    """The settings in the arguments of ``subscribe``, by name; ValueError for a wrong type or number,
-    :class:`InvalidConfiguration` for an invalid name.
-    """
+    """The settings in the arguments of ``subscribe``, by name; ValueError, or :class:`InvalidConfiguration` for a
+    name."""
     _check_arguments(given)
     name, subscription, policy = given["consumer_name"], given["subscription_name"], given["dead_letter_policy"]
     consumer_type, timeout_ms = given["consumer_type"], given["unacked_messages_timeout_ms"]

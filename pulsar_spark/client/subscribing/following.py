@@ -1,6 +1,5 @@
-"""Periodic checks of a client: for topics of a pattern, new partitions, and, in a thread that never waits for a
-broker, claims on topics. A check that fails is logged and repeated later.
-"""
+"""Periodic checks of a client: topics of a pattern, new partitions, claims on topics. A check that fails is logged and
+repeated."""
 
 import logging
 import threading

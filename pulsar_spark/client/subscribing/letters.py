@@ -1,7 +1,7 @@
 """Letters requested by a consumer: copies of messages that it puts off.
 
 Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29). The client decides topic and content; the broker
-acknowledges the message and writes the copy in one commit, so there is exactly one (0.27).
+acknowledges and writes the copy in one commit (0.27).
 """
 
 import contextlib
@@ -36,10 +36,8 @@ class LetterTopics(NamedTuple):
 def letter_topics(
     layout: Layout, topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy, *, retry_enable: bool
 ) -> LetterTopics:
-    """The letter topics of a subscription of *topics* (full names): from the policy, else named after the first topic
-    in Java's order. With *retry_enable* an existing partitioned topic with its name from before Pulsar 2.8 is used
-    (4.22).
-    """
+    """The letter topics of a subscription of *topics* (full names): from the policy, else named after the first in
+    Java's order. With *retry_enable* an existing topic with its name from before Pulsar 2.8 is used (4.22)."""
     first = min(topics, key=java_order)
     retry, dead = (
         str(parse_topic_name(named))

@@ -1,6 +1,6 @@
-"""Listeners: a thread that calls the application's function with each message.
+"""A thread that calls the application's function with each message.
 
-If the function raises, the thread ends with the usual traceback and a new one continues, as in Pulsar's clients.
+If the function raises, the thread ends with the usual traceback and a new one continues, as in Pulsar.
 """
 
 import threading

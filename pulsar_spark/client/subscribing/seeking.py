@@ -1,8 +1,7 @@
 """Seek: the position that a message id or a time moves the cursor to.
 
-It is the entry of the message (semantics 3.26), or its first chunk (1.7); an id between entries means the next one.
-The consumer hides earlier indexes of the batch and, without ``start_message_id_inclusive``, the message; they stay
-unacknowledged.
+It is the entry of the message (semantics 3.26), or its first chunk (1.7); an id between entries means the next one. The
+consumer hides earlier indexes of the batch, which stay unacknowledged.
 """
 
 import time

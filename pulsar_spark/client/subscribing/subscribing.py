@@ -160,9 +160,7 @@ class Subscribing:
         mode: RegexSubscriptionMode,
         period: int,
     ) -> Consumer:
-        """:meth:`subscribe` after its checks; a separate step, because callers inspect the code of ``subscribe`` for
-        its arguments.
-        """
+        """A separate step: callers inspect the public method's code for its arguments."""
         if not isinstance(topic, re.Pattern):
             return self._join(_topic_names(topic), settings)
         if isinstance(topic.pattern, bytes):
@@ -223,9 +221,8 @@ class Subscribing:
         return found
 
     def _join(self, names: list[str], settings: ConsumerSettings, pattern: TopicPattern | None = None) -> Consumer:
-        """A connected consumer of the topics *names* and those matching *pattern*, and of the retry letter topic if
-        enabled.
-        """
+        """A connected consumer of the topics *names*, or those of *pattern*, and of the retry letter topic if
+        enabled."""
         if pattern is not None:
             self._check_open()
             fitting = self._fitting(pattern)

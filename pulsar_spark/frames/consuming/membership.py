@@ -172,7 +172,7 @@ class Membership:
     def _leave(self, partitions: list[int]) -> None:
         for partition in partitions:
             self._channel.detach(self.consumer_id, str(self._topic.name), partition)
-        if self._channel.is_alive():
+        if self._channel.failure is None:
             self._channel.submit([self.row("close", partition) for partition in partitions], is_urgent=True)
 
     def row(self, kind: str, partition: int, **columns) -> dict:
