@@ -143,7 +143,9 @@ class Client(Described):
             if isinstance(topic, list):
                 raise ValueError("argument topic: a text expected, not a list, where is_pattern_topic is True")
             given["topic"] = _pattern_of(topic)
-        consumer = await self._made(lambda consumer: consumer._leave(), partial(self._client.subscribe, **given))
+        consumer = await self._made(
+            lambda consumer: consumer._membership.leave(), partial(self._client.subscribe, **given)
+        )
         awaited = Consumer(consumer, self._files)
         await awaited._connect()
         return awaited

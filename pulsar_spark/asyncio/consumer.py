@@ -36,11 +36,11 @@ class Consumer(Described):
         """Wait until the broker knows the consumer."""
         consumer = self._consumer
         try:
-            replies = await self._replies_to(consumer._attach())
+            replies = await self._replies_to(consumer._membership.attach())
         except BaseException:
-            consumer._leave()
+            consumer._membership.leave()
             raise
-        consumer._joined(replies)
+        consumer._membership.joined(replies)
 
     async def _replies_to(self, rows: list[dict]) -> list[Reply]:
         """The broker's replies to these requests."""
@@ -98,7 +98,7 @@ class Consumer(Described):
             self._refuse(error)
             return
         for message in taken.result():
-            waiting = self._next_waiting()
+            waiting = _next_of(self._waiting)
             if waiting is None:
                 self._kept.append(message)
             else:
@@ -110,28 +110,21 @@ class Consumer(Described):
         """Raise *error* in one call if it concerns a message, in all calls if it ended the consumer."""
         receiver = self._consumer._receiver
         is_over = receiver.is_closed or not isinstance(error, PulsarSparkError) or receiver.error is not None
-        while (waiting := self._next_waiting()) is not None:
+        while (waiting := _next_of(self._waiting)) is not None:
             waiting.set_exception(exception_of(error) if isinstance(error, PulsarSparkError) else error)
             if not is_over:
                 self._take()
                 return
 
-    def _next_waiting(self) -> asyncio.Future | None:
-        while self._waiting:
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                return waiting
-        return None
-
     @raises_exceptions
     async def acknowledge(self, message: Message | MessageId) -> None:
         """Acknowledge a *message* or a message id. It is sent shortly after, together with others."""
-        await self._of(message, self._consumer.acknowledge)
+        await _name(message, self._consumer.acknowledge, self._files)
 
     @raises_exceptions
     async def acknowledge_cumulative(self, message: Message | MessageId) -> None:
         """Acknowledge all messages of the partition up to and including the *message*; not on Shared and Key_Shared."""
-        await self._of(message, self._consumer.acknowledge_cumulative)
+        await _name(message, self._consumer.acknowledge_cumulative, self._files)
 
     @raises_exceptions
     async def negative_acknowledge(self, message: Message | MessageId) -> None:
@@ -140,14 +133,7 @@ class Consumer(Described):
         On Key_Shared it comes before later messages of its key (see the client's
         :meth:`~pulsar_spark.client.subscribing.consumer.Consumer.negative_acknowledge`).
         """
-        await self._of(message, self._consumer.negative_acknowledge)
-
-    async def _of(self, message: Message | MessageId, call: Callable) -> None:
-        """Run *call*; in a file thread for an id, whose place may have to be read."""
-        if isinstance(message, Message):
-            call(message)
-        else:
-            await self._files.submit(call, message)
+        await _name(message, self._consumer.negative_acknowledge, self._files)
 
     def redeliver_unacknowledged_messages(self) -> None:
         """Give back every message that this consumer received and did not acknowledge."""
@@ -201,3 +187,20 @@ class Consumer(Described):
     def consumer_name(self) -> str:
         """The given name, or the generated one."""
         return self._consumer.consumer_name()
+
+
+def _next_of(waiting: deque[asyncio.Future]) -> asyncio.Future | None:
+    """Take the first call that still waits."""
+    while waiting:
+        future = waiting.popleft()
+        if not future.done():
+            return future
+    return None
+
+
+async def _name(message: Message | MessageId, call: Callable, files: Files) -> None:
+    """Run *call*; in a file thread for an id, whose place may have to be read."""
+    if isinstance(message, Message):
+        call(message)
+    else:
+        await files.submit(call, message)

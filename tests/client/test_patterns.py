@@ -67,14 +67,14 @@ def test_a_later_topic_whose_schema_does_not_fit_is_said_and_left_out(client, ot
 
 def test_a_look_that_fails_is_made_again(client, other_client, caplog, monkeypatch):
     consumer = client.subscribe(PATTERN, "s", pattern_auto_discovery_period=1)
-    add, failures = consumer._add, [DeltaError("a file is gone"), pulsar.Timeout("no broker")]
+    add, failures = consumer._membership.add, [DeltaError("a file is gone"), pulsar.Timeout("no broker")]
 
     def failing(topics):
         if failures:
             raise failures.pop()
         add(topics)
 
-    monkeypatch.setattr(consumer, "_add", failing)
+    monkeypatch.setattr(consumer._membership, "add", failing)
     send(other_client, "order-late", "first")
     assert receive_values(consumer, 1) == ["first"]
     eventually(lambda: "no broker" in caplog.text)

@@ -156,7 +156,9 @@ def test_a_pattern_makes_no_topic_that_was_deleted_meanwhile(client, other_clien
 
     monkeypatch.setattr(type(client._layout), "topics", listed)
     consumer = client.subscribe(PATTERN, "s")
-    assert topics_of(consumer) == {"order-b"} and admin.topics("public/default") == [str(consumer._topics[0][0].name)]
+    assert topics_of(consumer) == {"order-b"} and admin.topics("public/default") == [
+        str(consumer._membership._topics[0][0].name)
+    ]
 
 
 def test_one_that_was_away_hears_that_its_topic_is_gone(client, other_client, admin, broker):

@@ -3,19 +3,17 @@
 from collections.abc import Callable
 
 from pulsar_spark.client.acks.acknowledger import Acknowledger
-from pulsar_spark.client.acks.unacked import UnackedTracker
+from pulsar_spark.client.acks.unacked import UNACKED_TICK, UnackedTracker
 from pulsar_spark.client.arguments import check_kept_properties, check_type, interrupted, public_call
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.receiver import Receiver
 from pulsar_spark.client.subscribing.letters import LONGEST_DELAY_MS, Letters
+from pulsar_spark.client.subscribing.membership import Membership
 from pulsar_spark.client.subscribing.subscription import PartitionSubscription
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.channels import Channels
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.storage.processes import forks
-
-UNACKED_TICK = 1.0
-"""Seconds between checks of the acknowledgement timeout."""
 
 
 class Acknowledging:
@@ -28,8 +26,12 @@ class Acknowledging:
     _acknowledger: Acknowledger
     _letters: Letters | None
     _unacked: UnackedTracker | None
-    _subscriptions: list[PartitionSubscription]
+    _membership: Membership
     subscription_name: Callable[[], str]
+
+    @property
+    def _subscriptions(self) -> list[PartitionSubscription]:
+        return self._membership.subscriptions
 
     def acknowledge(self, message: Message | MessageId | list, properties: dict | None = None) -> None:
         """Acknowledge one *message* or a list of messages. Of a batch only that message is acknowledged, unless the id

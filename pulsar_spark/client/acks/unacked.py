@@ -10,6 +10,9 @@ from collections.abc import Callable
 
 from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
 
+UNACKED_TICK = 1.0
+"""Seconds between checks of the acknowledgement timeout."""
+
 
 class UnackedTracker:
     """Entries by (subscription, position); *timeout* and *clock* in seconds. Thread-safe."""

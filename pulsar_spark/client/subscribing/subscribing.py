@@ -195,8 +195,8 @@ class Subscribing:
 
         def join(found: list[Topic]) -> None:
             added = [(topic, list(topic.partition_indexes)) for topic in found]
-            consumer._add(added)
-            consumer._follow_partitions(added)
+            consumer._membership.add(added)
+            consumer._membership.follow_partitions(added)
             known.update(topic.topic_id for topic in found)
 
         def look() -> None:
@@ -209,7 +209,7 @@ class Subscribing:
             except PulsarSparkError:  # a refusal does not concern the other topics
                 for_each([[topic] for topic in found], join)
 
-        consumer._follow(look, period)
+        consumer._membership.follow(look, period)
         return consumer
 
     def _fitting(self, pattern: TopicPattern) -> list[Topic]:
@@ -262,13 +262,13 @@ class Subscribing:
             letters,
             follows_pattern=pattern is not None,
         )
-        self._keep(consumer, consumer._leave)
+        self._keep(consumer, consumer._membership.leave)
         self._connect(consumer)
         return consumer
 
     def _connect(self, consumer: Consumer) -> None:
         """Wait until the broker knows the consumer."""
-        consumer._connect()
+        consumer._membership.connect()
 
 
 def _topic_names(topic: str | list[str]) -> list[str]:

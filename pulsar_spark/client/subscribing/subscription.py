@@ -205,7 +205,7 @@ class PartitionSubscription(HandingOut):
 
     def on_removed(self, text: str | None) -> None:
         if text in ("unsubscribed", "deleted"):
-            self._consumer._lose(
+            self._consumer._membership.lose(
                 self,
                 AlreadyClosed(f"subscription {self._consumer.subscription_name()!r} of {self.topic_name!r} was {text}"),
             )
