@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from pulsar_spark.client.arguments import check_type, check_types, public_call
+from pulsar_spark.client.arguments import Types, check_type, check_types, public_call
 from pulsar_spark.client.compat import Authentication, ServiceInfo, refuse_credentials
 from pulsar_spark.client.model.enums import ConsumerCryptoFailureAction
 from pulsar_spark.client.model.loggers import ConsoleLogger, FileLogger, close_logger, open_logger
@@ -43,6 +43,26 @@ from pulsar_spark.storage.store.away import left_root
 from pulsar_spark.storage.topics.topics import Topic, prepare_root, resolve_topic
 
 MAX_LEASE_SECONDS = 24 * 60 * 60
+_ARGUMENTS: dict[str, Types] = {
+    "service_url": str | ServiceInfo,
+    "use_tls": bool,
+    "tls_allow_insecure_connection": bool,
+    "tls_validate_hostname": bool,
+    "tls_trust_certs_file_path": str | None,
+    "listener_name": str | None,
+    "tls_private_key_file_path": str | None,
+    "tls_certificate_file_path": str | None,
+    "operation_timeout_seconds": int,
+    "io_threads": int,
+    "message_listener_threads": int,
+    "concurrent_lookup_requests": int,
+    "stats_interval_in_seconds": int,
+    "connection_timeout_ms": int,
+    "log_conf_file_path": str | None,
+    "logger": logging.Logger | ConsoleLogger | FileLogger | None,
+    "lease_seconds": int | float,
+}
+"""The types of a client's arguments."""
 
 
 class Client(Described, Producing, Subscribing):
@@ -83,26 +103,7 @@ class Client(Described, Producing, Subscribing):
         lease_seconds: float = 30,
     ):
         given = dict(locals())
-        check_types(
-            given,
-            service_url=str | ServiceInfo,
-            use_tls=bool,
-            tls_allow_insecure_connection=bool,
-            tls_validate_hostname=bool,
-            tls_trust_certs_file_path=str | None,
-            listener_name=str | None,
-            tls_private_key_file_path=str | None,
-            tls_certificate_file_path=str | None,
-            operation_timeout_seconds=int,
-            io_threads=int,
-            message_listener_threads=int,
-            concurrent_lookup_requests=int,
-            stats_interval_in_seconds=int,
-            connection_timeout_ms=int,
-            log_conf_file_path=str | None,
-            logger=logging.Logger | ConsoleLogger | FileLogger | None,
-            lease_seconds=int | float,
-        )
+        check_types(given, **_ARGUMENTS)
         if isinstance(service_url, ServiceInfo):
             given["tls_trust_certs_file_path"] = tls_trust_certs_file_path or service_url.tls_trust_certs_file_path
             service_url = service_url.service_url
