@@ -38,6 +38,7 @@ class RoundReader:
         self.seen = TableLog(path).latest()
         self.has_news, self.next_look = True, float("-inf")
         self._bundle_log = bundle_log(path, self, self._note_round)
+        self.log = self._bundle_log.log
 
     def receive(self) -> bool:
         """Receive new rounds, if one was reported or after some time without reports. False if rounds were lost."""
@@ -45,9 +46,8 @@ class RoundReader:
             return True
         self.has_news, self.next_look = False, self._clock() + LOOK_SECONDS
         check_there(self._root)
-        log = self._bundle_log.log
         try:
-            for commit in log.commits(after=self.seen):
+            for commit in self.log.commits(after=self.seen):
                 self._broker.note_commit()
                 self._logger.debug("heard the round of version %d", commit.version)
                 self._inbox.receive(commit, self._bundle_log.rows, self._condition)
@@ -56,10 +56,10 @@ class RoundReader:
         except LogShortened:
             pass
         except FileNotFoundError:  # joined so long ago that the file is gone; its commit stays longer
-            if log.latest() <= self.seen:
+            if self.log.latest() <= self.seen:
                 raise
             check_there(self._root)
-        self.seen = log.latest()
+        self.seen = self.log.latest()
         return False
 
     def hurry(self, is_waiting: bool) -> None:

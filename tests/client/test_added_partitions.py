@@ -7,7 +7,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client.sending import producer as producer_module
-from pulsar_spark.client.subscribing import consumer as consumer_module
+from pulsar_spark.client.subscribing import membership as membership_module
 from pulsar_spark.storage.topics.partitions import PartitionWatch
 from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.plain_broker import PlainBroker
@@ -19,7 +19,7 @@ SHARED = dict(consumer_type=pulsar.ConsumerType.Shared)
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    for module in (consumer_module, producer_module):
+    for module in (membership_module, producer_module):
         monkeypatch.setattr(module, "PARTITIONS_SECONDS", 0.05)
 
 

@@ -9,7 +9,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client.subscribing import subscription as subscription_module
 from pulsar_spark.errors import LogShortened
-from pulsar_spark.link import channel, inbox, request_writer
+from pulsar_spark.link import inbox, outbox, request_writer
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.processes.presence import Presence
@@ -54,7 +54,7 @@ def test_a_consumer_whose_lease_ended_comes_back_by_itself(client, broker):
 def test_a_consumer_that_was_let_go_while_its_client_was_away_for_too_long_comes_back(client, broker, monkeypatch):
     """The round that said so is not in the log any more when the client reads on."""
     consumer = client.subscribe("t", "s", **EARLIEST)
-    log, away = consumer._subscriptions[0]._channel._log, [True, False]
+    log, away = consumer._subscriptions[0]._channel._rounds.log, [True, False]
     commits = log.commits
 
     def commits_after(after: int, until: int | None = None):
@@ -158,7 +158,7 @@ def test_a_flow_goes_at_once_with_the_acknowledgements_that_wait(broker, service
     for _ in range(10):
         producer.send(b"x")
     eventually(lambda: consumer._subscriptions[0]._queued == 10)
-    monkeypatch.setattr(channel, "SPACING", 3600.0)
+    monkeypatch.setattr(outbox, "SPACING", 3600.0)
     for _ in range(5):
         consumer.acknowledge(consumer.receive(60_000))
     assert eventually(lambda: len(broker.asked("flow")) == 2)
@@ -228,12 +228,12 @@ def test_a_round_that_concerns_others_is_not_read(client, other_client, broker, 
         return read(path, commit, *columns)
 
     waiting = other_client.subscribe("t", "other")
-    eventually(lambda: broker.asked("flow") and line._seen == line._log.latest())
+    eventually(lambda: broker.asked("flow") and line._rounds.seen == line._rounds.log.latest())
     monkeypatch.setattr(inbox, "read_added", counting)
     consumer = client.subscribe("u", "s")
     client.create_producer("u").send(b"x")
     assert receive_values(consumer, 1) == ["x"]
-    eventually(lambda: line._seen == line._log.latest())
+    eventually(lambda: line._rounds.seen == line._rounds.log.latest())
     assert readers and line._thread.name not in readers
     other_client.create_producer("t").send(b"y")
     assert receive_values(waiting, 1) == ["y"]

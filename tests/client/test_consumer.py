@@ -490,7 +490,9 @@ def test_who_is_let_go_before_it_heard_that_it_joined_asks_for_one_queue_full(br
     (subscription,) = consumer._subscriptions
     broker.asked("flow")
     with broker.paused():
-        subscription._channel._begin_again()  # it was away for so long that rounds are gone
+        rounds = subscription._channel._rounds
+        rounds.seen = rounds.log.latest()  # it was away for so long that rounds are gone
+        subscription._channel._close_consumers()
         subscription.joined()  # and is told only now of the one that let it join
     assert eventually(lambda: subscription.is_connected)
     send(client, "t", 1)
