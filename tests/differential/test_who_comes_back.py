@@ -9,7 +9,7 @@ from hypothesis import given
 
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.key_shared.keyed import owners_of
-from pulsar_spark.broker.key_shared.keyed_pages import KeyedByPage
+from pulsar_spark.broker.key_shared.keyed_codes import KeyedCodes
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from tests.differential import key_strategies
 from tests.differential.drawing import drawn
@@ -38,7 +38,7 @@ class Watched(Duel):
 
     def _keeps_hashes(self, cursor: Cursor) -> set[int]:
         """What is pending at another than its owner, or is to come back, now that the round is over."""
-        pending = [range_ for page in cursor.pages for range_ in page.ranges if range_.status == PENDING]
+        pending = [range_ for range_ in cursor.ranges() if range_.status == PENDING]
         owners, found = owners_of(cursor.selector), set()
         hashes = self.engine.rounds.bundle.topics[cursor.topic].hashes(cursor.key.partition)
         for range_ in pending:
@@ -50,14 +50,14 @@ class Watched(Duel):
 
 
 def test_what_is_out_before_the_plan_is_what_it_leaves_out(monkeypatch):
-    out, compared, real = {}, [], KeyedByPage._out
+    out, compared, real = {}, [], KeyedCodes._out
 
-    def noted(keyed: KeyedByPage):
+    def noted(keyed: KeyedCodes):
         found = real(keyed)
         out[keyed._cursor.key] = set(found.positions.tolist())
         return found
 
-    monkeypatch.setattr(KeyedByPage, "_out", noted)
+    monkeypatch.setattr(KeyedCodes, "_out", noted)
 
     @drawn(10)
     @given(key_strategies.histories())

@@ -14,7 +14,7 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from pulsar_spark.protocol.acknowledgement.packed_ranges import TAIL, PackedRanges, joined, used_numbers
 from pulsar_spark.protocol.delays.delays import is_virtual, lane_name
-from pulsar_spark.protocol.entries.entry_ranges import StateRows, state_rows
+from pulsar_spark.protocol.entries.entry_ranges import StateRows, join_acknowledged, state_rows
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.ledgers.packed_columns import null_column
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -59,6 +59,7 @@ class RoundRows:
     def add_map(self, cursor: Cursor) -> None:
         """Add all that is known of the entries of a cursor."""
         entries = cursor.entries
+        join_acknowledged(entries)
         self.add_entries(cursor, state_rows(entries.everything(), entries.codes, entries.mark_delete))
 
     def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:

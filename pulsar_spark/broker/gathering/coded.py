@@ -210,6 +210,8 @@ class Coded:
         if not deals and not len(returned.positions):
             self._add_leaving()
             return self.left_of_batches
+        if not self._leaving and not len(returned.positions):
+            return _union((self.left_of_batches, self._offered()))
         leaving = self._entries.where(self._leaving, 0, self._entries.end - 1)
         if len(leaving):
             leaving = leaving[~self.are_acked(leaving, self._entries.at(leaving))]
@@ -421,7 +423,9 @@ class Coded:
 def _union(parts: Iterable[np.ndarray]) -> np.ndarray:
     """All positions in *parts*, once each, ascending."""
     parts = [part for part in parts if len(part)]
-    return np.unique(np.concatenate(parts)) if parts else NO_POSITIONS
+    if len(parts) < 2:
+        return np.sort(parts[0]) if parts else NO_POSITIONS
+    return np.unique(np.concatenate(parts))
 
 
 def _starts(*columns: np.ndarray) -> list[int]:

@@ -208,12 +208,14 @@ class EntryMap(CodePages):
         """The pages of *first*..*last* above mark-delete that may have entries with one of *codes*, each with where it
         begins and ends in the page."""
         codes = [*codes]
-        wanted = np.bitwise_or.reduce(SIGN_OF[np.array(codes, np.int64) & SIGNS - 1])
         first, last = max(first, self.mark_delete + 1), last if UNREAD_CODE in codes else min(last, self.end - 1)
         if last < first or not codes:
             return
+        wanted = SIGN_OF[codes[0] & SIGNS - 1]
+        for code in codes[1:]:
+            wanted |= SIGN_OF[code & SIGNS - 1]
         begin, end = (first >> PAGE_BITS) - self._first_page, (last >> PAGE_BITS) - self._first_page
-        pages = np.flatnonzero(self._signs[begin : end + 1] & wanted) + begin + self._first_page
+        pages = (self._signs[begin : end + 1] & wanted).nonzero()[0] + (begin + self._first_page)
         beyond = range(max(self.end, first) >> PAGE_BITS, (last >> PAGE_BITS) + 1)
         for page in (*pages.tolist(), *beyond):
             at = page << PAGE_BITS

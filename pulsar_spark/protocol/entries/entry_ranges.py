@@ -15,6 +15,8 @@ from pulsar_spark.protocol.entries.entry_map import UNCHANGED, Change, EntryMap
 _SHORT = 64
 """Entries of a range up to which its positions are named one by one, together with those of others."""
 _LOOKED_AT = 1 << 12
+MOST_ALIASES = 1000
+"""Codes that may mean that entries are acknowledged, beside the one of all cursors."""
 MOST_STRETCHES = 16
 """Stretches up to which the entries of a state that a round changed are a range each; of more, one row names all."""
 
@@ -61,6 +63,15 @@ def acknowledge_all(codes: EntryCodes, code: int, first: int, last: int) -> Rang
     state = codes.state(code)
     codes.recode(code, FIXED[ACKNOWLEDGED_CODE])
     return Range(first, last, ACKNOWLEDGED, state.consumer_id, state.delivery_round)
+
+
+def join_acknowledged(entries: EntryMap) -> None:
+    """Let entries whose codes came to mean that they are acknowledged have one code, if there are many such codes."""
+    others = [code for code in entries.codes.acknowledged if code != ACKNOWLEDGED_CODE]
+    if len(others) > MOST_ALIASES:
+        entries.replace(others, 0, entries.end - 1, ACKNOWLEDGED_CODE)
+        entries.take_changes()
+        entries.codes.free(entries.counts)
 
 
 def _acknowledge_delivery(entries: EntryMap, answered: Range) -> None:
