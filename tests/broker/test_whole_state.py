@@ -39,7 +39,7 @@ NOT_KEPT = {
     "pages",
     "entries",
     "_selector",
-    "lanes",
+    "elsewhere",
     "due",
     "chunked",
     "owned",
