@@ -27,8 +27,6 @@ LARGE = {
     "client/subscribing/subscription.py::PartitionSubscription": 30,
     "client/subscribing/subscription.py::__init__": 59,
     "frames/consuming/consumer.py::consume": 116,
-    "frames/consuming/consuming.py::Consuming": 23,
-    "frames/consuming/consuming.py::__init__": 51,
     "frames/letters/reprocess.py::reprocess_dead_letters": 81,
     "frames/publishing/producer.py::publish": 116,
     "storage/ledgers/partition_ledgers.py::PartitionLedgers": 24,

@@ -13,7 +13,7 @@ from tests.support.plain_broker import PlainBroker
 def plain(monkeypatch):
     """No session is asked for, and a function gets the positions instead of messages."""
     monkeypatch.setattr(spark_root, "check_delta", lambda spark: None)
-    monkeypatch.setattr(call.Caller, "_read", lambda self, delivery, *_: positions(self.exact(delivery)))
+    monkeypatch.setattr(call.Caller, "_read", lambda self, delivery, *_: positions(delivery.exact()))
 
 
 @pytest.fixture

@@ -26,17 +26,20 @@ def backlog_of(engine) -> Backlog:
 
 
 def test_it_is_done_with_the_last_acknowledgement_of_what_was_published_before(engine):
-    on, given_back = On(TOPIC), {}
+    on = On(TOPIC)
     engine.publish(TOPIC, -1, [1, 1, 1])
     backlog = backlog_of(engine)
     engine.round([on.subscribe("A"), on.flow("A", 9)], 1)
-    assert not backlog.is_handled("A", given_back)
+    assert not backlog.is_handled("A")
     engine.publish(TOPIC, -1, [1])
     engine.round([on.ack(0), on.ack(2)], 2)
-    assert not backlog.is_handled("A", given_back)
-    assert backlog_of(engine).is_handled("A", {-1: [(1, 1), (3, 3)]}), "what is given back is left to the next run"
+    assert not backlog.is_handled("A")
+    later = backlog_of(engine)
+    for position in (1, 3):
+        later.leave(-1, position, position)
+    assert later.is_handled("A"), "what is given back is left to the next run"
     engine.round([on.ack(1)], 3)
-    assert backlog.is_handled("A", given_back)
+    assert backlog.is_handled("A")
 
 
 def test_a_look_reads_the_rounds_behind_the_last_one(engine):
@@ -44,11 +47,11 @@ def test_a_look_reads_the_rounds_behind_the_last_one(engine):
     engine.publish(TOPIC, -1, [1] * 5)
     backlog = backlog_of(engine)
     engine.round([on.subscribe("A"), on.flow("A", 9)], 1)
-    assert not backlog.is_handled("A", {})
+    assert not backlog.is_handled("A")
     with patch.object(committed_rounds, "read_parts", wraps=committed_rounds.read_parts) as read:
         for number in range(4):
-            assert not backlog.is_handled("A", {}) and read.call_count == number, "nothing new: nothing is read"
+            assert not backlog.is_handled("A") and read.call_count == number, "nothing new: nothing is read"
             engine.run([on.ack(number)], 2 + number)
-            assert not backlog.is_handled("A", {}) and read.call_count == number + 1
+            assert not backlog.is_handled("A") and read.call_count == number + 1
         engine.run([on.ack(4)], 9)
-        assert backlog.is_handled("A", {})
+        assert backlog.is_handled("A")

@@ -35,7 +35,7 @@ class Worker:
         if self.failures:
             self.failures -= 1
             if not self.seen[len(got) :]:
-                eventually(lambda: not self.consuming._events.empty())
+                eventually(lambda: not self.consuming._consuming._events.empty())
             if not self.by_row:
                 raise RuntimeError("the database is gone")
             return delivery.ranges  # what _answer below makes a give-back of
@@ -48,8 +48,8 @@ def rows_answered(monkeypatch):
     """A function that returns ranges gives them back, as one that returns a frame does row by row."""
     whole = call.answer
 
-    def answer(delivery, result, exact):
-        return Answer([], list(result)) if isinstance(result, tuple) else whole(delivery, result, exact)
+    def answer(delivery, result):
+        return Answer([], list(result)) if isinstance(result, tuple) else whole(delivery, result)
 
     monkeypatch.setattr(call, "answer", answer)
 

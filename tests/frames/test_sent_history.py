@@ -3,7 +3,6 @@
 import pytest
 
 from pulsar_spark.broker.committing.round_rows import PageRows, rows_of_round
-from pulsar_spark.frames.deliveries.delivery import Delivery
 from pulsar_spark.frames.sinks.sent_history import History
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
@@ -65,8 +64,7 @@ def test_who_was_sent_which_entries(layout, topic, is_named):
     history.read_up_to(2)
 
     def sent(consumer: str, *spans: tuple[int, int]) -> list[tuple]:
-        delivery = Delivery(str(topic.name), topic.topic_id, "s", consumer, 2, ())
-        found = history.overlapping(-1, spans, delivery)
+        found = history.overlapping(-1, spans, consumer)
         rows = zip(*(column.tolist() for column in found[:4]))
         return sorted({(name, round_, at) for name, round_, first, last in rows for at in range(first, last + 1)})
 

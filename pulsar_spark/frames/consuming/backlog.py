@@ -4,14 +4,16 @@ The topic's log at the start fixes what counts. A position is handled if it is a
 (or due to one, on Key_Shared), or given back by this run. Delayed entries are left to a later run.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from pulsar_spark.frames.deliveries.delivery import subtract
+from pulsar_spark.frames.deliveries.delivery import Delivery, left_of, without
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.acknowledgement.positions import Positions, ranges_of
 from pulsar_spark.protocol.delays.delays import DUE_BASE, is_virtual
+from pulsar_spark.protocol.entries.entry_ranges import EntryRanges
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY, Owners
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.cursor_ledger.exact_ranges import exact_ranges
@@ -39,8 +41,11 @@ class Backlog:
         self._rounds = TableLog(layout.broker_table("cursor_ledger"))
         self._looked_at = -1
         self._state = LatestRows()
-        """What was read of rounds: the next look reads those behind, not all since the last snapshot."""
-        self._ends: dict[int, int] | None = None
+        """What was read of rounds: the next look reads only later ones."""
+        self._ends: dict[int, int] = {}
+        """The end of each partition; empty until the broker has numbered what counts."""
+        self._left: dict[int, list[tuple[int, int]]] = {}
+        """What this run leaves to the next one, by partition."""
         self._version = last_append(TableLog(topic.path))  # a broker has numbered whatever is no longer in the log
         self._began = now_micros()
 
@@ -50,7 +55,15 @@ class Backlog:
         self._rounds = TableLog(layout.broker_table("cursor_ledger"))
         self._looked_at, self._state = -1, LatestRows()
 
-    def is_handled(self, consumer_id: str, given_back: Mapping[int, list[tuple[int, int]]]) -> bool:
+    def leave(self, partition: int, first: int, last: int) -> None:
+        """Leave the entries *first* to *last* to the next run."""
+        self._left.setdefault(partition, []).append((first, last))
+
+    def without_left(self, delivery: Delivery) -> Delivery:
+        """*delivery* without what this run leaves to the next one."""
+        return replace(delivery, ranges=without(delivery.ranges, self._left))
+
+    def is_handled(self, consumer_id: str) -> bool:
         """Whether nothing is left for *consumer_id*; it looks again only after another round."""
         latest_round = self._rounds.latest(max(self._looked_at, 0))
         if latest_round == self._looked_at:
@@ -59,26 +72,23 @@ class Backlog:
         state = self._state
         with uncollected():
             state.catch_up(self._layout.broker_table("cursor_ledger"))
-        if self._ends is None:
+        if not self._ends:
             numbered = {
                 partition: state.topics.get((self._topic.topic_id, partition)) for partition in self._partitions
             }
             if self._version and max((row["ledger_id"] for row in numbered.values() if row), default=0) < self._version:
                 return False
             self._ends = {partition: row["end_position"] if row else 0 for partition, row in numbered.items()}
-        return all(
-            self._is_partition_handled(state, partition, consumer_id, given_back.get(partition, []))
-            for partition in self._partitions
-        )
+        return all(self._is_partition_handled(state, partition, consumer_id) for partition in self._partitions)
 
-    def _is_partition_handled(self, state, partition: int, consumer_id: str, given_back: list[tuple[int, int]]) -> bool:
+    def _is_partition_handled(self, state: LatestRows, partition: int, consumer_id: str) -> bool:
         key, end = CursorKey(self._topic.topic_id, partition, self._subscription), self._ends[partition]
         cursor = state.cursors.get(key)
         if cursor is None:
             return end == 0
         if cursor["mark_delete_position"] >= end - 1:
             return True
-        if self._holds_more(state, key, end, consumer_id, given_back):
+        if self._has_more(state, key, end, consumer_id):
             return False
         if self._is_all_others(state, key, end, consumer_id):
             return True
@@ -97,21 +107,19 @@ class Backlog:
             ranges, unread = [*ranges, *of_due_lane], sorted([*unread, *came_due])
         if unread and (key_shared is None or self._owns_any(key_shared, partition, consumer_id, unread)):
             return False
-        left = [each for each in ranges if self._is_left(each, end, partition, consumer_id, given_back)]
+        left = [each for each in ranges if self._is_left(each, end, partition, consumer_id)]
         if key_shared is not None:  # replays go to the key's owner; pending entries are here already
             spans = sorted((each.first, min(each.last, end - 1)) for each in left if each.status == REPLAY)
             left = [each for each in left if each.status != REPLAY]
             return not left and not self._owns_any(key_shared, partition, consumer_id, spans)
         return not left
 
-    def _holds_more(
-        self, state: LatestRows, key: CursorKey, end: int, consumer_id: str, given_back: list[tuple[int, int]]
-    ) -> bool:
-        """Whether more is pending at this consumer than it gave back."""
+    def _has_more(self, state: LatestRows, key: CursorKey, end: int, consumer_id: str) -> bool:
+        """Whether more is pending at this consumer than it left to the next run."""
         ranges = state.states(key) if _is_map_before(state, key, end) else state.ranges(key)
         is_there = (range_ for range_ in ranges if range_.last < end or is_virtual(range_.first))
         mine = sum(range_.size for range_ in is_there if range_.consumer_id == consumer_id)
-        return mine > sum(last - first + 1 for first, last in given_back)
+        return mine > sum(last - first + 1 for first, last in self._left.get(key.partition, ()))
 
     def _of_due_lane(self, due: DueEntries, end: int) -> tuple[list[Range], list[tuple[int, int]]]:
         """Due-lane entries that were due when the run began: those pending or in replay, and those not sent yet."""
@@ -146,9 +154,7 @@ class Backlog:
             if owners.number(consumer_id) != NOBODY
         )
 
-    def _is_left(
-        self, range_: Range, end: int, partition: int, consumer_id: str, given_back: list[tuple[int, int]]
-    ) -> bool:
+    def _is_left(self, range_: Range, end: int, partition: int, consumer_id: str) -> bool:
         if (
             range_.first >= end
             or range_.status == ACKNOWLEDGED
@@ -156,13 +162,14 @@ class Backlog:
             or (range_.status == REPLAY and (range_.due_time or 0) > self._began)
         ):
             return False
-        return bool(subtract(PositionRange(partition, range_.first, min(range_.last, end - 1)), given_back))
+        known = PositionRange(partition, range_.first, min(range_.last, end - 1))
+        return bool(left_of([known], self._left.get(partition, ())))
 
 
 def _is_map_before(state: LatestRows, key: CursorKey, end: int) -> bool:
     """Whether the cursor's entries are a map that knows nothing from *end* on."""
     kept = state.pages[key].get(None)
-    return kept is not None and kept.entries.last_known < end
+    return isinstance(kept, EntryRanges) and kept.entries.last_known < end
 
 
 def hashes_by_part(

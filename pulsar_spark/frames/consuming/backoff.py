@@ -18,7 +18,8 @@ class Backoff:
     def __init__(self, clock: Callable[[], float]):
         self._clock = clock
         self._until = float("-inf")
-        self.failures, self.error = 0, None
+        self.failures = 0
+        self.error: BaseException | None = None
 
     def failed(self, error: BaseException) -> None:
         """Start a pause after the function raised."""

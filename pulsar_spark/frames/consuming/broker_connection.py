@@ -52,7 +52,7 @@ class BrokerConnection:
         self._notify, self._moved = notify, moved
         self._hurries = 0
         self.channel = Channel(layout, uuid.uuid4().hex)
-        self.membership: Membership | None = None
+        self.membership = self._new_membership()
         is_whole = bool(topic.partitions) and len(partitions) == topic.partitions
         self._watch = PartitionWatch(topic) if is_whole and follows else None
         self._added: list[int] = []
@@ -72,7 +72,7 @@ class BrokerConnection:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                self._join_here()
+                self.membership.join(self._timeout, self._share(self._partitions))
                 return
             except ServiceUnitNotReady:
                 if time.monotonic() > deadline:
@@ -80,11 +80,16 @@ class BrokerConnection:
             if self._stopping.wait(LOOK_AGAIN_SECONDS):
                 return
             self._follow_topic()
+            self.membership = self._new_membership()
 
     def join_anew(self) -> None:
         """Join again under another consumer id; messages dealt to the previous id are no longer its own."""
         self.membership.leave()
+        self.membership = self._new_membership()
         self.join()
+
+    def _new_membership(self) -> Membership:
+        return Membership(self.channel, self.topic, self._partitions, self.options, self._notify)
 
     def _follow_topic(self) -> None:
         look_again(self.layout)
@@ -97,10 +102,6 @@ class BrokerConnection:
             self.channel.hurry(self._hurries)
         self.ledgers = self.ledgers.of(self.topic)
         self._moved()
-
-    def _join_here(self) -> None:
-        self.membership = Membership(self.channel, self.topic, self._partitions, self.options, self._notify)
-        self.membership.join(self._timeout, self._share(self._partitions))
 
     def _share(self, partitions: list[int]) -> int:
         """Messages per partition in a delivery."""

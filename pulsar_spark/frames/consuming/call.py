@@ -77,7 +77,9 @@ class Caller:
         has_keys = has_hash or sorted_by_key
         wanted = [*DELIVERED, *KEY_FLAGS, HASH] if columns is None and has_keys else columns
         self._columns, self._with_payload, self._sorted_by_key = wanted, with_payload, sorted_by_key
-        self._decoding = decoding
+        self._decoding, self._needed = decoding, wanted
+        if wanted is not None and (sorted_by_key or HASH in wanted):  # each row needs its hash
+            self._needed = list(dict.fromkeys([*wanted, HASH, *KEY_COLUMNS, *["batch_index"] * sorted_by_key]))
 
     def call(
         self, delivery: Delivery, letters: FrameLetters | None, make: Callable[..., dict], parts: Sequence[Parts] = ()
@@ -92,18 +94,18 @@ class Caller:
             if self._is_decoded(delivery):
                 unreadable, decoded = self._look(delivery, parts)
             if unreadable.places:
-                delivery = readable(self.exact(delivery), unreadable)
+                delivery = readable(delivery, unreadable)
             result = None
             if delivery.ranges:
                 result = self.function(self._read(delivery, parts, None if unreadable.places else decoded), delivery)
-            reply = answered(answer(delivery, result, self.exact), unreadable, delivery)
+            reply = answered(answer(delivery, result), unreadable, delivery)
             if not reply.put_off:
                 return Called(reply, [], None, unreadable)
             if letters is None or not letters.is_retry_enabled:
                 raise InvalidConfiguration("the outcomes put messages off: consume with retry_enable=True")
             return Called(reply, letters.rows(reply.put_off, make), None, unreadable)
         except BaseException as error:  # SystemExit, too: it must not end the thread silently
-            reply = Answer([], list(self.exact(delivery).ranges))
+            reply = Answer([], exact(delivery.ranges))
             return Called(answered(reply, unreadable, delivery), [], error, unreadable)
         finally:
             if decoded is not None:
@@ -112,7 +114,7 @@ class Caller:
     def _look(self, delivery: Delivery, parts: Sequence[Parts]) -> tuple[Unreadable, DataFrame | None]:
         """Decode a delivery: its unreadable messages, and the decoded frame if it is kept."""
         is_kept = has_context(self._spark) and self._is_small(delivery)
-        wanted = (self._needed() or DELIVERED) if is_kept else ("payload",)
+        wanted = (self._needed or DELIVERED) if is_kept else ("payload",)
         columns = list(dict.fromkeys([*wanted, *ENCODING_COLUMNS, "batch_index"]))
         decoded = self._decoding.decoded(self._stored(delivery, parts, columns))
         kept = decoded.persist() if is_kept else None
@@ -134,29 +136,12 @@ class Caller:
         is_wanted = self._with_payload and "payload" in (self._columns or DELIVERED)
         return is_wanted and has_encoded(self._topic, self.ledgers, delivery)
 
-    def exact(self, delivery: Delivery, is_selected: Callable[[NamedEntries], bool] = lambda range_: True) -> Delivery:
-        """The delivery with ranges for the named entries that *is_selected* selects, by default all."""
-        return replace(delivery, ranges=exact(delivery.ranges, is_selected))
-
     def _read(self, delivery: Delivery, parts: Sequence[Parts], decoded: DataFrame | None) -> DataFrame:
-        needed = self._needed()
+        needed = self._needed
         messages = self._located(delivery, parts, needed) if decoded is None else self._plain(decoded, needed)
-        if not self._has_hash():
-            return messages
         if self._sorted_by_key:
             messages = by_key(messages)
-        return messages.drop(*(set(needed) - set(self._columns)))
-
-    def _has_hash(self) -> bool:
-        return self._sorted_by_key or HASH in (self._columns or ())
-
-    def _needed(self) -> Sequence[str] | None:
-        """The columns to read, with those of keys if each row needs a hash; None for all."""
-        if not self._has_hash():
-            return self._columns
-        return list(
-            dict.fromkeys([*self._columns, HASH, *KEY_COLUMNS, *(["batch_index"] if self._sorted_by_key else [])])
-        )
+        return messages.drop(*set(needed or ()).difference(self._columns or ()))
 
     def _located(self, delivery: Delivery, parts: Sequence[Parts], columns: Sequence[str] | None) -> DataFrame:
         if not self._is_decoded(delivery):
@@ -170,14 +155,14 @@ class Caller:
 
     def _stored(self, delivery: Delivery, parts: Sequence[Parts], columns: Sequence[str] | None) -> DataFrame:
         if delivery.chunked:
-            delivery, chunked = apart(self.exact(delivery))
+            delivery, chunked = apart(delivery)
             found = [] if not chunked else [self._chunked(chunked, parts, columns)]
-            delivery = replace(delivery, ranges=across(delivery.ranges, parts))
+            delivery = replace(delivery, ranges=across(exact(delivery.ranges), parts))
             found += [] if chunked and not delivery.ranges else [self._stored(delivery, (), columns)]
             return reduce(DataFrame.unionByName, found)
         kinds = by_kind(range_ for range_ in delivery.ranges if isinstance(range_, NamedEntries))
         if len(kinds) > MOST_READS:
-            delivery, kinds = self.exact(delivery), []
+            delivery, kinds = delivery.exact(), []
         found = [only(self._spark, self._at(stretches_of(named), columns), named) for named in kinds]
         positions = [range_ for range_ in delivery.ranges if not isinstance(range_, NamedEntries)]
         if positions or not found:
@@ -188,7 +173,8 @@ class Caller:
         """*messages* of *pieces* with the hash in every row, if requested."""
         if HASH not in (columns or ()):
             return messages
-        firsts, lasts = {}, {}
+        firsts: dict[int, int] = {}
+        lasts: dict[int, int] = {}
         for piece in pieces:
             last = piece.first_position + piece.last_entry_id - piece.first_entry_id
             firsts[piece.partition] = min(firsts.get(piece.partition, last), piece.first_position)

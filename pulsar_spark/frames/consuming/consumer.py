@@ -16,6 +16,7 @@ from pulsar_spark.client.model.enums import ConsumerCryptoAction, Position, Subs
 from pulsar_spark.client.model.policies import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.consuming.call import Caller, ConsumeFunction
+from pulsar_spark.frames.consuming.consuming import Consuming
 from pulsar_spark.frames.consuming.consumption import Consumption
 from pulsar_spark.frames.consuming.letters import FrameLetters
 from pulsar_spark.frames.consuming.membership import DEFAULT_INITIAL_POSITION, SubscribeOptions, one_of
@@ -73,8 +74,7 @@ def consume(
     files may be deleted afterwards. A delivery has at most *max_messages*, over all partitions.
 
     **Where it starts.** A new subscription starts at *initial_position*, by default "Earliest", because a scheduled run
-    that starts at "Latest" would silently do nothing. Pulsar's clients, and ``pulsar.Client`` here, start at the
-    latest.
+    that starts at "Latest" would silently do nothing. Pulsar's clients start at the latest.
 
     **Key_Shared.** Each key has one consumer, chosen by *key_shared_policy* and the topic's policies, and *messages*
     also has ``sticky_key_hash``. Order holds per key and across deliveries: after a give-back no later message of the
@@ -131,7 +131,7 @@ def consume(
         sorted_by_key=sorted_by_key,
         decoding=decoding,
     )
-    consumption = Consumption(
+    consuming = Consuming(
         spark,
         layout_of(layout, found.name),
         found,
@@ -144,5 +144,6 @@ def consume(
         timeout=timeout,
         clock=clock,
     )
+    consumption = Consumption(consuming)
     consumption._start()
     return consumption

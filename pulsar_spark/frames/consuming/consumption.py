@@ -6,6 +6,7 @@ A consumer ends when it or its Spark session is stopped, or with the process, wh
 
 import logging
 import threading
+from datetime import datetime, timezone
 
 from pulsar_spark.described import Described
 from pulsar_spark.errors import ConsumerBusy
@@ -24,18 +25,23 @@ def active_consumptions() -> list["Consumption"]:
     return [each for each in running.active() if isinstance(each, Consumption)]
 
 
-class Consumption(Described, Consuming):
+class Consumption(Described):
     """A running consumer that :func:`consume` returns; used like a StreamingQuery. As a context manager it stops when
     its block ends.
     """
 
+    def __init__(self, consuming: Consuming):
+        self._consuming = consuming
+        consuming.on_end = lambda: running.leave(self)
+        self.start_time = datetime.now(timezone.utc)
+
     def _facts(self) -> dict[str, object]:
-        error = self.exception()
+        error, options = self.exception(), self._consuming.connection.options
         facts: dict[str, object] = {
-            "topic": str(self._topic.name),
-            "subscription": self._options.subscription,
-            "subscription_type": self._options.subscription_type,
-            "consumer_name": self._options.consumer_name,
+            "topic": str(self._consuming.connection.topic.name),
+            "subscription": options.subscription,
+            "subscription_type": options.subscription_type,
+            "consumer_name": options.consumer_name,
             "state": "consuming" if self.is_active else "ended",
             "messages": self.totals["messages"],
         }
@@ -44,12 +50,17 @@ class Consumption(Described, Consuming):
     @property
     def consumer_name(self) -> str:
         """The given name, or the generated one."""
-        return self._options.consumer_name
+        return self._consuming.connection.options.consumer_name
+
+    @property
+    def seat(self) -> running.Seat:
+        """The subscription and root that the consumer is connected to."""
+        return self._consuming.connection.seat
 
     @property
     def is_active(self) -> bool:
         """Whether the consumer still runs."""
-        return not self._ended.is_set()
+        return not self._consuming.has_ended.is_set()
 
     @property
     def last_progress(self) -> dict | None:
@@ -59,14 +70,14 @@ class Consumption(Described, Consuming):
         After an error it also has ``failures``, the number of errors in a row, and ``pause_seconds``, the pause before
         the function is called again. None before the first delivery.
         """
-        return self._progress.last
+        return self._consuming.progress.last
 
     @property
     def totals(self) -> dict[str, int]:
         """Counts since the start: deliveries, messages, acknowledged, given_back, put_off, and failures (calls of the
         function that raised).
         """
-        return fields(self._progress.totals)
+        return fields(self._consuming.progress.totals)
 
     def stop(self, timeout: float | None = None) -> None:
         """Stop the consumer after the current delivery and give back everything that was not handled. A pause after an
@@ -75,23 +86,25 @@ class Consumption(Described, Consuming):
         The call waits for the end, for at most *timeout* seconds. It does not wait with a *timeout* of 0 (for signal
         handlers), nor when the function itself calls it. It never raises.
         """
-        self._request_stop()
-        if threading.current_thread() is not self._thread and timeout != 0 and not self._ended.wait(timeout):
-            log.warning(
-                "%s: its function did not return within %s after stop(); stop() does not wait any longer",
-                self._connection,
-                shown_seconds(timeout),
-            )
+        consuming = self._consuming
+        consuming.request_stop()
+        if threading.current_thread() is consuming.thread or timeout == 0 or consuming.has_ended.wait(timeout):
+            return
+        log.warning(
+            "%s: its function did not return within %s after stop(); stop() does not wait any longer",
+            consuming.connection,
+            shown_seconds(timeout or 0),
+        )
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the consumer has ended, for at most *timeout* seconds; return whether it has ended.
 
         If an error ended it, or left an *available_now* run incomplete, that error is raised.
         """
-        if not self._ended.wait(timeout):
+        if not self._consuming.has_ended.wait(timeout):
             return False
-        if self._error is not None:
-            raise self._error
+        if self._consuming.error is not None:
+            raise self._consuming.error
         return True
 
     def exception(self) -> BaseException | None:
@@ -99,36 +112,33 @@ class Consumption(Described, Consuming):
 
         After the end: the error that ended the consumer, or the function's last error in an *available_now* run.
         """
-        return self._error if self._ended.is_set() and self._error is not None else self._backoff.error
+        error = self._consuming.error if self._consuming.has_ended.is_set() else None
+        return self._consuming.backoff.error if error is None else error
 
     def __enter__(self) -> "Consumption":
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop(STOP_SECONDS)
 
-    def _request_stop(self) -> None:
-        """Make the thread end; safe in a signal handler."""
-        self._stopping.set()
-        self._events.put((None, None))
-
     def _start(self) -> None:
-        is_joined = False
+        consuming, is_joined = self._consuming, False
+        connection, options = consuming.connection, consuming.connection.options
         try:
-            running.replace(self.seat, self._options.consumer_name, STOP_SECONDS)
-            self._connection.join()
+            running.replace(self.seat, options.consumer_name, STOP_SECONDS)
+            connection.join()
             is_joined = True
         except ConsumerBusy as refused:
             raise running.explained(refused, self.seat) from refused
         finally:
             if not is_joined:  # an interrupted cell, too, must leave no consumer that holds the subscription
-                self._ended.set()
-                self._connection.disconnect()
+                consuming.has_ended.set()
+                connection.disconnect()
         log.info(
             "%s consumes (%s); a new subscription starts at %s",
-            self._connection,
-            self._options.subscription_type,
-            self._options.initial_position,
+            connection,
+            options.subscription_type,
+            options.initial_position,
         )
         running.enter(self)
-        self._thread.start()
+        consuming.thread.start()

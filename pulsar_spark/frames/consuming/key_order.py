@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pulsar_spark.frames.deliveries.delivery import without
-from pulsar_spark.frames.deliveries.named_entries import NamedEntries, exact
+from pulsar_spark.frames.deliveries.delivery import left_of
+from pulsar_spark.frames.deliveries.named_entries import Delivered, exact
 from pulsar_spark.protocol.acknowledgement.positions import expanded, ranges_of
 from pulsar_spark.storage.entries.key_hashes import hashes_of
 from pulsar_spark.storage.entries.slices import PositionRange, by_partition
@@ -64,8 +64,8 @@ class KeyOrder:
         return committed
 
     def in_order(
-        self, ranges: Sequence[PositionRange | NamedEntries], requests_version: int
-    ) -> tuple[tuple[PositionRange | NamedEntries, ...], list[PositionRange]]:
+        self, ranges: Sequence[Delivered], requests_version: int
+    ) -> tuple[tuple[Delivered, ...], list[PositionRange]]:
         """Split *ranges* into those to handle and those too early, for a round that had read ``requests`` up to this
         version."""
         if not self._is_final:
@@ -73,14 +73,15 @@ class KeyOrder:
                 guard for guard in self._guards if guard.version is None or guard.version > requests_version
             ]
         guarded = {guard.partition for guard in self._guards}
-        kept, early = [range_ for range_ in ranges if range_.partition not in guarded], []
-        guarded_ranges = exact(range_ for range_ in ranges if range_.partition in guarded)
-        for partition, of_partition in by_partition(guarded_ranges).items():
+        kept = [range_ for range_ in ranges if range_.partition not in guarded]
+        early: list[PositionRange] = []
+        in_guarded = exact(range_ for range_ in ranges if range_.partition in guarded)
+        for partition, of_partition in by_partition(in_guarded).items():
             positions, hashes = self._entries(partition, of_partition)
             guards = (guard for guard in self._guards if guard.partition == partition)
             is_early = np.logical_or.reduce([guard.is_early(hashes, positions) for guard in guards])
-            early += without(of_partition, {partition: ranges_of(positions[~is_early])})
-            kept += without(of_partition, {partition: ranges_of(positions[is_early])})
+            early += left_of(of_partition, ranges_of(positions[~is_early]))
+            kept += left_of(of_partition, ranges_of(positions[is_early]))
         return tuple(kept), early
 
     def _entries(self, partition: int, ranges: Sequence[PositionRange]) -> tuple[np.ndarray, np.ndarray]:

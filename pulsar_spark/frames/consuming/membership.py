@@ -6,17 +6,20 @@ some round, on which an exactly-once sink relies.
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from pulsar_spark.client.arguments import check_type
 from pulsar_spark.client.model.policies import ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.frames.consuming.letters import FrameLetters
 from pulsar_spark.frames.deliveries.delivery import Answer, Delivery
-from pulsar_spark.frames.deliveries.named_entries import DueRange, NamedEntries
+from pulsar_spark.frames.deliveries.named_entries import Delivered, NamedEntries
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND, UNSEEN
 from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.delays.delays import is_virtual
 from pulsar_spark.protocol.subscriptions.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.topics.topic_name import check_own_name, check_subscription
@@ -24,7 +27,7 @@ from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.topics.topics import Topic
 
 INITIAL_POSITIONS = ("Latest", "Earliest")
-DEFAULT_INITIAL_POSITION = "Earliest"
+DEFAULT_INITIAL_POSITION: Literal["Earliest"] = "Earliest"
 """The default for new subscriptions in DataFrame consumers: see :func:`consume`."""
 
 
@@ -32,7 +35,7 @@ def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
     """The name of *value*, a text or a member of an enumeration; :class:`InvalidConfiguration` if it is not
     *allowed*."""
     name = getattr(value, "name", value)
-    if name not in allowed:
+    if not isinstance(name, str) or name not in allowed:
         raise InvalidConfiguration(f"{what} {name!r} is unknown: give one of {', '.join(allowed)}")
     return name
 
@@ -106,7 +109,7 @@ class Failed(NamedTuple):
 
 
 class _Arriving(NamedTuple):
-    ranges: list[PositionRange | NamedEntries | DueRange]
+    ranges: list[Delivered]
     chunked: list[tuple[int, int, int]]
 
 
@@ -123,13 +126,8 @@ class Membership:
         notify: Callable[["Membership", Delivery | Lost | Failed], None],
     ):
         self.consumer_id = uuid.uuid4().hex
-        self._channel, self._topic, self._partitions, self._options, self._notify = (
-            channel,
-            topic,
-            partitions,
-            options,
-            notify,
-        )
+        self._channel, self._topic, self._partitions = channel, topic, partitions
+        self._options, self._notify = options, notify
         self._arriving: dict[tuple[int, int], _Arriving] = {}
 
     def join(self, timeout: float, permits: int) -> None:
@@ -175,7 +173,7 @@ class Membership:
         if self._channel.failure is None:
             self._channel.submit([self.row("close", partition) for partition in partitions], is_urgent=True)
 
-    def row(self, kind: str, partition: int, **columns) -> dict:
+    def row(self, kind: str, partition: int, **columns: object) -> dict:
         """A request of this consumer on one partition."""
         return self._channel.make(
             kind,
@@ -210,17 +208,13 @@ class Membership:
         return [*acknowledged, *given_back, *unseen]
 
     def arrived(
-        self,
-        round_number: int,
-        range_: PositionRange | NamedEntries | DueRange,
-        requests_version: int,
-        chunked: list[tuple[int, int, int]],
+        self, round_number: int, ranges: Sequence[Delivered], requests_version: int, chunked: list[tuple[int, int, int]]
     ) -> None:
         """Collect a round's ranges and its *chunked* messages, to pass them on together."""
         if not self._arriving:
             self._channel.call_later(0, self._notify_arrived)
         arriving = self._arriving.setdefault((round_number, requests_version), _Arriving([], []))
-        arriving.ranges.append(range_)
+        arriving.ranges.extend(ranges)
         arriving.chunked.extend(chunked)
 
     def _notify_arrived(self) -> None:
@@ -250,6 +244,7 @@ class Membership:
 class _PartitionMembership:
     def __init__(self, membership: Membership, partition: int):
         self._membership, self._partition = membership, partition
+        self.wants_due_first = False  # a frame has no order
 
     def on_reset(self) -> None:
         self._membership.lost(None)
@@ -260,24 +255,22 @@ class _PartitionMembership:
     def on_active(self, is_active: bool) -> None:
         """Do nothing: an inactive consumer receives no messages."""
 
-    @property
-    def wants_due_first(self) -> bool:
-        return False  # a frame has no order
-
     def on_delivery(self, row: dict, requests_version: int) -> None:
-        range_, positions = _position_range(self._partition, row), row["positions"]
-        if positions is not None:
-            is_due = is_virtual(range_.first)
-            range_ = DueRange(range_, positions) if is_due else NamedEntries(range_, positions, row["round"])
         chunked = [(self._partition, first, last) for first, last in unpacked_pairs(row["chunks"])]
-        self._membership.arrived(row["round"], range_, requests_version, chunked)
+        self._membership.arrived(row["round"], _ranges_of(self._partition, row), requests_version, chunked)
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self._membership.failed(error)
 
 
-def _position_range(partition: int, row: dict) -> PositionRange:
-    ack_set = None if row["ack_set"] is None else tuple(row["ack_set"])
-    return PositionRange(
+def _ranges_of(partition: int, row: dict) -> Sequence[Delivered]:
+    ack_set, positions = None if row["ack_set"] is None else tuple(row["ack_set"]), row["positions"]
+    range_ = PositionRange(
         partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1
     )
+    if positions is None:
+        return [range_]
+    if not is_virtual(range_.first):
+        return [NamedEntries(range_, positions, row["round"])]
+    stretches = ranges_of(np.sort(positions))  # of the due lane, in the order in which they came due
+    return [range_._replace(first=first, last=last) for first, last in stretches]

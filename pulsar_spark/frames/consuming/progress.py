@@ -17,8 +17,8 @@ class Progress:
 
     def __init__(self, consumer: str, clock: Callable[[], float] = time.monotonic):
         self._consumer, self._clock, self._since = consumer, clock, clock()
-        self._minute = Counter()
-        self.totals = Counter()
+        self._minute: Counter[str] = Counter()
+        self.totals: Counter[str] = Counter()
         self.last: dict | None = None
 
     def note(
@@ -60,10 +60,9 @@ class Progress:
 
     def missing(self, deleted: int, error: BaseException | None) -> None:
         """Note a delivery with *deleted* messages and nothing to handle; with *error*, others are lost."""
-        counts = dict.fromkeys(("messages", "acknowledged", "given_back", "put_off", "seconds", "failures"), 0)
         self.last = {
             "round": None,
-            **counts,
+            **dict.fromkeys(("messages", "acknowledged", "given_back", "put_off", "seconds", "failures"), 0),
             "deleted": deleted,
             "error": None if error is None else repr(error),
             "pause_seconds": 0.0,
@@ -79,7 +78,7 @@ class Progress:
             log.info("%s: %s", self._consumer, as_sentence(minute, elapsed), extra=fields(minute))
 
 
-def as_sentence(counts: Counter, seconds: float | None = None) -> str:
+def as_sentence(counts: Counter[str], seconds: float | None = None) -> str:
     """Counts as a sentence."""
     span = "" if seconds is None else f" in {seconds:.0f} s"
     return (
@@ -89,6 +88,6 @@ def as_sentence(counts: Counter, seconds: float | None = None) -> str:
     )
 
 
-def fields(counts: Counter) -> dict[str, int]:
+def fields(counts: Counter[str]) -> dict[str, int]:
     """All counts, zeros included."""
     return {name: counts[name] for name in COUNTS}

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames.deliveries.delivery import Delivery, between, without
+from pulsar_spark.frames.deliveries.named_entries import exact
 from pulsar_spark.frames.reading.chunk_groups import grouped_parts
 from pulsar_spark.frames.reading.chunk_payloads import NOTHING, Parts, with_payloads
 from pulsar_spark.frames.reading.payloads import plain_or_refused
@@ -38,20 +39,21 @@ class ChunkedMessage(NamedTuple):
 
 
 def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
-    """Separate the chunked messages from a delivery whose ranges are of positions."""
+    """Separate the chunked messages from a delivery."""
+    ranges = exact(delivery.ranges)
     ends = {(partition, last): first for partition, first, last in delivery.chunked}
     lasts: dict[int, list[int]] = {}
     for partition, last in sorted(ends):
         lasts.setdefault(partition, []).append(last)
     found = [
         ChunkedMessage(range_.partition, ends[range_.partition, last], last, range_.redelivery_count)
-        for range_ in delivery.ranges
+        for range_ in ranges
         for last in between(lasts.get(range_.partition, []), range_.first, range_.last)
     ]
     holes: dict[int, list[tuple[int, int]]] = {}
     for each in found:
         holes.setdefault(each.partition, []).append((each.last, each.last))
-    return replace(delivery, ranges=without(delivery.ranges, holes), chunked=()), found
+    return replace(delivery, ranges=without(ranges, holes), chunked=()), found
 
 
 def across(ranges: Iterable[PositionRange], parts: Iterable[Parts]) -> tuple[PositionRange, ...]:

@@ -8,8 +8,10 @@ message off by the row's ``delay_ms`` (default 0). Anything else, also a missing
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +20,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidMessage
-from pulsar_spark.frames.deliveries.named_entries import NamedEntries
+from pulsar_spark.frames.deliveries.named_entries import Delivered, NamedEntries, exact, exact_in
 from pulsar_spark.frames.given_frames import is_other_frame, shown
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, ranges_of
@@ -45,7 +47,7 @@ class Delivery(Described):
     subscription: str
     consumer_id: str
     round: int
-    ranges: tuple[PositionRange | NamedEntries, ...]
+    ranges: tuple[Delivered, ...]
     requests_version: int = -1
     chunked: tuple[tuple[int, int, int], ...] = ()
 
@@ -63,12 +65,16 @@ class Delivery(Described):
             "partitions": sorted({range_.partition for range_ in self.ranges}),
         }
 
+    def exact(self, partitions: Container[int] | None = None) -> "Delivery":
+        """This delivery with ranges of positions instead of named entries, everywhere or in some *partitions*."""
+        return replace(self, ranges=(*exact(self.ranges),) if partitions is None else exact_in(partitions, self.ranges))
+
     def merged(self, later: "Delivery") -> "Delivery":
         """This delivery and a later one of the same consumer as one."""
         return replace(later, ranges=self.ranges + later.ranges, chunked=self.chunked + later.chunked)
 
 
-def messages_by_partition(ranges: Iterable[PositionRange | NamedEntries]) -> Counter[int]:
+def messages_by_partition(ranges: Iterable[Delivered]) -> Counter[int]:
     """Count messages by partition."""
     found: Counter[int] = Counter()
     for range_ in ranges:
@@ -108,26 +114,22 @@ class Answer(NamedTuple):
     unseen: Sequence[PositionRange] = ()
 
 
-def answer(
-    delivery: Delivery,
-    result: object,
-    exact: Callable[[Delivery, Callable[[NamedEntries], bool]], Delivery] = lambda delivery, is_selected: delivery,
-) -> Answer:
-    """Turn a function's *result* into an answer; :class:`InvalidMessage` for an invalid frame. *exact* converts the
-    named entries that its predicate selects to ranges."""
+def answer(delivery: Delivery, result: object) -> Answer:
+    """Turn a function's *result* into an answer; :class:`InvalidMessage` for an invalid frame."""
     if is_other_frame(result):
         raise InvalidMessage(
             f"the function returned {shown(result)}: return a Spark DataFrame of outcomes, or "
             "None to acknowledge everything"
         )
     rows = _decided(delivery, result) if isinstance(result, DataFrame) else []
-    decided = {row["partition"] for row in rows}
-    delivery = exact(delivery, lambda range_: range_.partition in decided)
+    delivery = delivery.exact({row["partition"] for row in rows})
     returned, later = _by_place(rows, NEGATIVE_ACKNOWLEDGE), _by_place(rows, RECONSUME_LATER)
     in_order, later_in_order = (
         {partition: list(each) for partition, each in found.items()} for found in (returned, later)
     )
-    acknowledged, given_back, put_off, found = _of_rounds(delivery), [], [], 0
+    acknowledged, found = _of_rounds(delivery), 0
+    given_back: list[PositionRange] = []
+    put_off: list[PutOff] = []
     for range_ in delivery.ranges:
         if isinstance(range_, NamedEntries):
             continue
@@ -138,19 +140,13 @@ def answer(
         found += len(positions) + len(off)
         back = ranges_of(positions)
         given_back += [range_._replace(first=first, last=last) for first, last in back]
-        acknowledged += [Acknowledged(left.partition, left.first, left.last) for left in subtract(range_, back)]
-        if range_.batch_size > 1:
-            full = range_.ack_set or ack_sets.full(range_.batch_size)
-            acknowledged += [
-                Acknowledged(
-                    range_.partition,
-                    position,
-                    position,
-                    ack_sets.intersect(full, ack_sets.of_indexes(places[position])),
-                )
-                for position in positions
-                if None not in places[position]
-            ]
+        acknowledged += [Acknowledged(*others[:3]) for others in left_of([range_], back)]
+        for position in positions if range_.batch_size > 1 else ():
+            indexes = [index for index in places[position] if index is not None]
+            if len(indexes) == len(places[position]):
+                full = range_.ack_set or ack_sets.full(range_.batch_size)
+                left = ack_sets.intersect(full, ack_sets.of_indexes(indexes))
+                acknowledged.append(Acknowledged(range_.partition, position, position, left))
     if found < sum(map(len, (*returned.values(), *later.values()))):
         raise InvalidMessage("the outcomes name a position that was not delivered: return rows of this delivery only")
     return Answer(acknowledged, given_back, tuple(put_off))
@@ -217,7 +213,7 @@ def _put_off(range_: PositionRange, position: int, delays: dict[int | None, int]
         return
     for index in ack_sets.indexes(range_.ack_set or ack_sets.full(range_.batch_size)):
         if index in delays or None in delays:
-            yield PutOff(range_.partition, position, index, delays.get(index, delays.get(None)))
+            yield PutOff(range_.partition, position, index, delays[index if index in delays else None])
 
 
 def between(ascending: list[int], first: int, last: int) -> list[int]:
@@ -225,45 +221,32 @@ def between(ascending: list[int], first: int, last: int) -> list[int]:
     return ascending[bisect_left(ascending, first) : bisect_right(ascending, last)]
 
 
-def without(
-    ranges: Iterable[PositionRange | NamedEntries], holes: Mapping[int, Iterable[tuple[int, int]]]
-) -> tuple[PositionRange | NamedEntries, ...]:
+def without(ranges: Iterable[Delivered], holes: Mapping[int, Iterable[tuple[int, int]]]) -> tuple[Delivered, ...]:
     """What is left of *ranges* without *holes*, which are given by partition and may overlap.
 
-    No entries of a partition with holes may be named one by one.
+    Named entries of a partition with holes become ranges.
 
     >>> [(left.first, left.last) for left in without([PositionRange(0, 0, 9), PositionRange(1, 0, 0)], {0: [(2, 20)]})]
     [(0, 1), (0, 0)]
     """
-    ranges = tuple(ranges)
-    touched = {partition: _touched(ranges, each) for partition, each in holes.items() if each}
-    found = []
-    for index, range_ in enumerate(ranges):
-        gone = touched.get(range_.partition)
-        if gone is None or not gone.ranges[index]:
-            found.append(range_)
-        else:
-            gaps = gone.holes.gaps(range_.first, range_.last)
-            found += [range_._replace(first=first, last=last) for first, last in gaps]
+    found: list[Delivered] = []
+    for partition, of_partition in groupby(ranges, key=attrgetter("partition")):
+        there = list(of_partition)
+        found += left_of(exact(there), holes[partition]) if holes.get(partition) else there
     return tuple(found)
 
 
-class _Touched(NamedTuple):
-    holes: Positions
-    ranges: list[bool]
+def left_of(ranges: Sequence[PositionRange], holes: Iterable[tuple[int, int]]) -> list[PositionRange]:
+    """What is left of *ranges* of one partition without *holes*, which may overlap.
 
-
-def _touched(ranges: Sequence[PositionRange], holes: Iterable[tuple[int, int]]) -> _Touched:
-    there = Positions(sorted(holes))
-    firsts, lasts = as_array(there)
-    before = np.searchsorted(lasts, [range_.first for range_ in ranges])
-    return _Touched(there, (before < np.searchsorted(firsts, [range_.last for range_ in ranges], "right")).tolist())
-
-
-def subtract(range_: PositionRange, holes: Sequence[tuple[int, int]]) -> list[PositionRange]:
-    """What is left of a range without *holes*, which may overlap.
-
-    >>> [(left.first, left.last) for left in subtract(PositionRange(0, 0, 9), [(7, 20), (2, 3), (3, 4)])]
+    >>> [(left.first, left.last) for left in left_of([PositionRange(0, 0, 9)], [(7, 20), (2, 3), (3, 4)])]
     [(0, 1), (5, 6)]
     """
-    return list(without([range_], {range_.partition: holes}))
+    positions, found = Positions(sorted(holes)), []
+    firsts, lasts = as_array(positions)
+    before = np.searchsorted(lasts, [range_.first for range_ in ranges])
+    is_touched = before < np.searchsorted(firsts, [range_.last for range_ in ranges], "right")
+    for range_, is_cut in zip(ranges, is_touched.tolist()):
+        gaps = positions.gaps(range_.first, range_.last) if is_cut else [(range_.first, range_.last)]
+        found += [range_._replace(first=first, last=last) for first, last in gaps]
+    return found

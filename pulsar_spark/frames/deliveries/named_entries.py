@@ -1,13 +1,11 @@
-"""Entries of deliveries that are named one by one: those of Key_Shared that lie scattered, and those from the due lane
-(protocol.delays).
+"""Entries of deliveries that are named one by one: those of Key_Shared that lie scattered.
 
-Scattered ones are read at once and acknowledged by round. So **a delivery with named entries has all that their round
-delivered of their partition.** To remove or decide single rows, convert them to ranges first (:func:`exact`).
+They are read at once and acknowledged by round. So **a delivery with named entries has all that their round delivered
+of their partition.** To remove or decide single rows, convert them to ranges first (:func:`exact`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -53,26 +51,24 @@ class NamedEntries:
         return self.position_range._replace(last=self.first).messages * len(self.positions)
 
 
-class DueRange(NamedTuple):
-    """Entries at *positions*, in the order in which they came due; *position_range* has their other properties."""
-
-    position_range: PositionRange
-    positions: np.ndarray
+Delivered = PositionRange | NamedEntries
 
 
-def exact(
-    ranges: Iterable[PositionRange | NamedEntries | DueRange],
-    is_selected: Callable[[NamedEntries], bool] = lambda range_: True,
-) -> tuple[PositionRange | NamedEntries, ...]:
-    """Convert due ranges, and the named entries that *is_selected* selects, to ranges of positions."""
-    found: list[PositionRange | NamedEntries] = []
+def exact(ranges: Iterable[Delivered]) -> list[PositionRange]:
+    """*ranges*, with ranges of positions instead of named entries."""
+    found: list[PositionRange] = []
     for each in ranges:
-        if isinstance(each, DueRange) or (isinstance(each, NamedEntries) and is_selected(each)):
-            stretches = ranges_of(np.sort(each.positions))
-            found += [each.position_range._replace(first=first, last=last) for first, last in stretches]
-        else:
+        if isinstance(each, PositionRange):
             found.append(each)
-    return tuple(found)
+        else:
+            stretches = ranges_of(each.positions)
+            found += [each.position_range._replace(first=first, last=last) for first, last in stretches]
+    return found
+
+
+def exact_in(partitions: Container[int], ranges: Iterable[Delivered]) -> tuple[Delivered, ...]:
+    """*ranges*, with ranges of positions instead of named entries in some partitions."""
+    return tuple(part for each in ranges for part in (exact([each]) if each.partition in partitions else [each]))
 
 
 def by_kind(named: Iterable[NamedEntries]) -> list[list[NamedEntries]]:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames.deliveries.chunk_deliveries import apart, find_usable
 from pulsar_spark.frames.deliveries.delivery import Delivery, without
-from pulsar_spark.frames.deliveries.named_entries import NamedEntries, exact
+from pulsar_spark.frames.deliveries.named_entries import Delivered, NamedEntries, exact_in
 from pulsar_spark.frames.reading.chunk_payloads import Parts
 from pulsar_spark.protocol.acknowledgement.positions import Positions
 from pulsar_spark.storage.entries.lost import find_missing, is_as_published
@@ -28,7 +28,7 @@ class Remaining(NamedTuple):
     """``ranges`` exist; ``deleted`` and ``lost`` are (partition, first, last). ``deleted_messages`` counts those in
     batches. ``parts`` are chunks."""
 
-    ranges: tuple[PositionRange | NamedEntries, ...]
+    ranges: tuple[Delivered, ...]
     deleted: list[tuple[int, int, int]]
     deleted_messages: int
     lost: list[tuple[int, int, int]]
@@ -41,8 +41,7 @@ def remaining(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, delivery:
     there = _not_gone(topic, ledgers, delivery.ranges)
     if not delivery.chunked or not there.ranges:
         return there
-    ranges = exact(there.ranges)
-    found = find_usable(spark, topic, ledgers, apart(replace(delivery, ranges=ranges))[1])
+    found = find_usable(spark, topic, ledgers, apart(replace(delivery, ranges=there.ranges))[1])
     there = there._replace(parts=found.parts)
     holes: dict[int, list[tuple[int, int]]] = {}
     for partition, position in (*found.deleted, *found.errors):
@@ -50,7 +49,7 @@ def remaining(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, delivery:
     if not holes:
         return there
     return there._replace(
-        ranges=without(ranges, holes),
+        ranges=without(there.ranges, holes),
         deleted=[*there.deleted, *((partition, at, at) for partition, at in found.deleted)],
         deleted_messages=there.deleted_messages + len(found.deleted),
         lost=[*there.lost, *((partition, at, at) for partition, at in found.errors)],
@@ -58,10 +57,12 @@ def remaining(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, delivery:
     )
 
 
-def _not_gone(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | NamedEntries]) -> Remaining:
-    gone, deleted, messages, lost, error = {}, [], 0, [], None
-    changed = _changed_partitions(topic, ledgers, ranges)
-    ranges = exact(ranges, lambda range_: range_.partition in changed)
+def _not_gone(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[Delivered]) -> Remaining:
+    gone: dict[int, list[tuple[int, int]]] = {}
+    deleted: list[tuple[int, int, int]] = []
+    lost: list[tuple[int, int, int]] = []
+    messages, error = 0, None
+    ranges = exact_in(_changed_partitions(topic, ledgers, ranges), ranges)
     for partition, of_partition in by_partition(each for each in ranges if isinstance(each, PositionRange)).items():
         spans = ledgers.spans_of(topic.topic_id, partition, [(each.first, each.last) for each in of_partition])
         for run, parts in spans:
@@ -81,7 +82,7 @@ def _not_gone(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange
     return Remaining(without(ranges, gone), deleted, messages, lost, error)
 
 
-def _changed_partitions(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | NamedEntries]) -> set[int]:
+def _changed_partitions(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[Delivered]) -> set[int]:
     """Partitions with named entries where a file has changed, so that rows may be gone."""
     found: set[int] = set()
     for partition in {range_.partition for range_ in ranges if isinstance(range_, NamedEntries)}:

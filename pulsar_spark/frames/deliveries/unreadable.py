@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.client.model.enums import ConsumerCryptoFailureAction
-from pulsar_spark.errors import CryptoError, UnreadableMessage, named
+from pulsar_spark.errors import CryptoError, PulsarSparkError, named
 from pulsar_spark.frames.deliveries.delivery import Acknowledged, Answer, Delivery, without
+from pulsar_spark.frames.deliveries.named_entries import exact
 from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.topics.numbering import Run
@@ -31,7 +32,7 @@ class Unreadable(NamedTuple):
     """Messages that are ``kept`` unacknowledged, the error that names them, and those that are ``discarded``."""
 
     kept: Places
-    error: UnreadableMessage | None
+    error: PulsarSparkError | None
     discarded: Places
 
     @property
@@ -80,7 +81,9 @@ def find_unreadable(decoded: DataFrame, decoding: Decoding, topic: Topic) -> Unr
     """The messages in *decoded* that cannot be read; *decoded* has ``partition``, ``position`` and ``batch_index``."""
     rows = decoded.filter(F.col(PAYLOAD_ERROR).isNotNull())
     found = rows.select("partition", "position", "batch_index", PAYLOAD_ERROR).toArrow().to_pylist()
-    kept, discarded, errors = {}, {}, {}
+    kept: dict[tuple[int, int], frozenset[int]] = {}
+    discarded: dict[tuple[int, int], frozenset[int]] = {}
+    errors: dict[tuple[str, int], tuple[str, int]] = {}
     for row in found:
         kind, _, text = row[PAYLOAD_ERROR].partition(": ")
         is_discarded = kind == CryptoError.__name__ and decoding.action is ConsumerCryptoFailureAction.DISCARD
@@ -92,7 +95,7 @@ def find_unreadable(decoded: DataFrame, decoding: Decoding, topic: Topic) -> Unr
     return Unreadable(kept, _error(errors, topic, len(kept)) if kept else None, discarded)
 
 
-def _error(errors: dict, topic: Topic, entries: int) -> UnreadableMessage:
+def _error(errors: dict[tuple[str, int], tuple[str, int]], topic: Topic, entries: int) -> PulsarSparkError:
     (kind, position), (text, partition) = min(errors.items(), key=lambda each: each[0][1])
     where = "" if partition < 0 else f" of partition {partition}"
     others = "" if entries == 1 else f", the first of {entries} such entries,"
@@ -103,12 +106,13 @@ def _error(errors: dict, topic: Topic, entries: int) -> UnreadableMessage:
 
 
 def readable(delivery: Delivery, unreadable: Unreadable) -> Delivery:
-    """The delivery, whose ranges are of positions, without unreadable messages."""
+    """The delivery without unreadable messages."""
+    ranges = exact(delivery.ranges)
     holes: dict[int, list[tuple[int, int]]] = {}
     for partition, position in unreadable.places:
         holes.setdefault(partition, []).append((position, position))
-    parts = [part for range_ in delivery.ranges for part in _parts(range_, unreadable.places)]
-    return replace(delivery, ranges=(*without(delivery.ranges, holes), *parts))
+    parts = [part for range_ in ranges for part in _parts(range_, unreadable.places)]
+    return replace(delivery, ranges=(*without(ranges, holes), *parts))
 
 
 def _parts(range_: PositionRange, places: Places) -> Iterator[PositionRange]:

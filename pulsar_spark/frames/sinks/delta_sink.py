@@ -15,6 +15,7 @@ This holds for all subscription types and several consumers with one sink. A see
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -23,6 +24,7 @@ from pyspark.sql import DataFrame
 
 from pulsar_spark.errors import InvalidConfiguration, NotConnected, OperationNotSupported
 from pulsar_spark.frames.deliveries.delivery import Delivery, without
+from pulsar_spark.frames.deliveries.named_entries import exact
 from pulsar_spark.frames.sinks.sent_history import History
 from pulsar_spark.protocol.acknowledgement.positions import Positions
 from pulsar_spark.storage.delta.log import TableLog
@@ -30,7 +32,6 @@ from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.table_lock import append_lock
 from pulsar_spark.storage.entries.slices import by_partition, without_positions
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.store.store import path_of
 from pulsar_spark.storage.store.store_kinds import SCHEMES
 
 FENCED = 2**62
@@ -61,7 +62,7 @@ class DeltaSink:
                 f"to_delta({str(path)!r}): the target lies in an object store, where two writers of Delta "
                 "tables may take one version: give a local folder, or write in your own function"
             )
-        self._path = path_of(path).expanduser().absolute()
+        self._path = Path(path).expanduser().absolute()
         self._name = name
         self._transform = transform or (lambda messages: messages)
         self._history: History | None = None
@@ -79,7 +80,6 @@ class DeltaSink:
         if not TableLog(self._path).exists():
             with append_lock(self._path):
                 DeltaTable.create(str(self._path), rows.limit(0).toArrow().schema, mode="ignore")
-        delivery = self._history.exact(delivery)
         written = self._written_before(delivery)
         if not without(delivery.ranges, written):
             return
@@ -105,11 +105,13 @@ class DeltaSink:
             )
 
     def _written_before(self, delivery: Delivery) -> dict[int, list[tuple[int, int]]]:
+        if self._history is None:
+            raise InvalidConfiguration("a sink writes deliveries of a consumer: pass it to consume as the function")
         self._history.read_up_to(delivery.round)
         written: dict[int, list[tuple[int, int]]] = {}
-        for partition, of_partition in by_partition(delivery.ranges).items():
+        for partition, of_partition in by_partition(exact(delivery.ranges)).items():
             spans = [(each.first, each.last) for each in of_partition]
-            sent = self._history.overlapping(partition, spans, delivery)
+            sent = self._history.overlapping(partition, spans, delivery.consumer_id)
             versions = {consumer_id: self._fence(consumer_id) for consumer_id in dict.fromkeys(sent.consumer_ids)}
             is_written = sent.rounds <= np.array([versions[each] for each in sent.consumer_ids], np.int64)
             if is_written.any():
@@ -124,7 +126,8 @@ class DeltaSink:
             table = open_table(self._path)
             version = table.transaction_version(app_id)
             if version is not None and version >= FENCED:
-                return table.transaction_version(f"{app_id}/written")
+                written = table.transaction_version(f"{app_id}/written")
+                return -1 if written is None else written
             last = -1 if version is None else version
             fence = CommitProperties(
                 max_commit_retries=0,

@@ -3,7 +3,6 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -11,15 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from pulsar_spark.frames.deliveries.delivery import Delivery
-from pulsar_spark.frames.deliveries.named_entries import exact
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round, version_of_round
 from pulsar_spark.storage.cursor_ledger.due_rows import by_position
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import read_rows
-from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
@@ -84,18 +80,11 @@ class History:
                 self._apply(read_round(self._path, each).select(_COLUMNS).filter(self._is_mine()))
         self._seen, self._round = self._seen if version is None else version, round_number
 
-    def exact(self, delivery: Delivery) -> Delivery:
-        """The delivery with ranges instead of named entries."""
-        if all(isinstance(range_, PositionRange) for range_ in delivery.ranges):
-            return delivery
-        return replace(delivery, ranges=exact(delivery.ranges))
-
-    def overlapping(self, partition: int, spans: Sequence[tuple[int, int]], delivery: Delivery) -> Sent:
-        """What was delivered of *spans* (first, last; ascending, disjoint) to other consumers than that of *delivery*,
-        as ranges of all their entries."""
+    def overlapping(self, partition: int, spans: Sequence[tuple[int, int]], consumer_id: str) -> Sent:
+        """What was delivered of *spans* (first, last; ascending, disjoint) to other consumers than *consumer_id*, as
+        ranges of all their entries."""
         sent = self._sent[partition]
-        sent = sent.where(sent.consumer_ids != delivery.consumer_id)
-        return _inside(sent, *as_array(spans))
+        return _inside(sent.where(sent.consumer_ids != consumer_id), *as_array(spans))
 
     def _is_mine(self) -> ds.Expression:
         topic_id, subscription = self.key
