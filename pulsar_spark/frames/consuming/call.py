@@ -141,7 +141,8 @@ class Caller:
         messages = self._located(delivery, parts, needed) if decoded is None else self._plain(decoded, needed)
         if self._sorted_by_key:
             messages = by_key(messages)
-        return messages.drop(*set(needed or ()).difference(self._columns or ()))
+        added = set(needed or ()).difference(self._columns or ())
+        return messages.drop(*added) if added else messages
 
     def _located(self, delivery: Delivery, parts: Sequence[Parts], columns: Sequence[str] | None) -> DataFrame:
         if not self._is_decoded(delivery):
