@@ -96,7 +96,7 @@ def test_the_log_is_looked_at_often_only_while_nothing_is_handled(served):
     looks, consumptions = [], []
 
     def is_hurried(consumption):
-        return consumption._consuming.connection.channel in consumption._consuming.connection.channel._rounds._eager
+        return consumption._consumer.connection.channel in consumption._consumer.connection.channel._rounds._eager
 
     def handle(messages, delivery):
         assert eventually(lambda: consumptions)
@@ -137,7 +137,7 @@ def test_hashes_are_looked_up_once_there_is_more_than_one_consumer(served, monke
 
 def when_more_has_come(consumptions: list) -> bool:
     """Wait for a delivery that is sent behind the one which is handled; true in the end."""
-    return eventually(lambda: consumptions and not consumptions[0]._consuming._events.empty())
+    return eventually(lambda: consumptions and not consumptions[0]._consumer._events.empty())
 
 
 def test_what_was_sent_behind_a_give_back_is_not_handled_before_it(served):
@@ -254,10 +254,10 @@ def test_what_others_hold_is_counted_and_not_looked_at(served, monkeypatch):
         theirs = sum(sticky_key_hash(key_of(each).encode()) % 65536 < 32768 for each in range(100))
         assert eventually(lambda: len(mine.positions) == 100 - theirs)
         assert eventually(
-            lambda: +served.cursor("t", "s").unacked == {stuck_one._consuming.connection.membership.consumer_id: theirs}
+            lambda: +served.cursor("t", "s").unacked == {stuck_one._consumer.connection.membership.consumer_id: theirs}
         )
-        ledgers, me = LedgerIndex(served.layout), other._consuming.connection.membership.consumer_id
-        make = partial(backlog.Backlog, served.layout, other._consuming.connection.topic, [-1], "s", ledgers)
+        ledgers, me = LedgerIndex(served.layout), other._consumer.connection.membership.consumer_id
+        make = partial(backlog.Backlog, served.layout, other._consumer.connection.topic, [-1], "s", ledgers)
         assert eventually(lambda: make().is_handled(me))
         release.set()
 
@@ -316,12 +316,12 @@ def send_named(served, consumption) -> list[int]:
     """A round written by hand: the consumer is sent those of messages 0 to 39 with the lower half of all hashes."""
     hashes = [sticky_key_hash(key_of(position).encode()) for position in range(40)]
     mine = [position for position, each in enumerate(hashes) if each % 65536 < 32768]
-    me = consumption._consuming.connection.membership.consumer_id
+    me = consumption._consumer.connection.membership.consumer_id
     ranges = [Range(at, at, "pending", me if at in mine else "other", 1000, 0, None, None, 1) for at in range(40)]
     cursor = served.cursor("t", "s")
     pages = named_rows(cursor.key, cursor.topic, ranges)
     rows = rows_of_round(1000, [{"kind": "round", "requests_version": 1 << 40}], pages)
-    inbox = consumption._consuming.connection.channel._inbox
+    inbox = consumption._consumer.connection.channel._inbox
     inbox.dispatch(rows.select(COLUMNS), inbox.wanted())
     return mine
 

@@ -35,7 +35,7 @@ class Worker:
         if self.failures:
             self.failures -= 1
             if not self.seen[len(got) :]:
-                eventually(lambda: not self.consuming._consuming._events.empty())
+                eventually(lambda: not self.consuming._consumer._events.empty())
             if not self.by_row:
                 raise RuntimeError("the database is gone")
             return delivery.ranges  # what _answer below makes a give-back of

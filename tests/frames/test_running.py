@@ -115,14 +115,14 @@ def test_a_consumer_says_what_it_consumes_and_what_ended_it(served):
     with run(served, "mine", "Shared") as consumption:
         assert repr(consumption) == f"Consumption({said}, state='consuming', messages=0)"
         assert topic in consumption._repr_html_()
-        consumption._consuming.backoff.error = ValueError("what nobody is to see")
+        consumption._consumer.backoff.error = ValueError("what nobody is to see")
         assert repr(consumption).endswith("messages=0, error='ValueError')")
     assert "state='ended'" in repr(consumption)
 
 
 def test_who_lost_what_it_held_says_so_and_goes_on(served, caplog):
     with run(served, "mine") as consumption:
-        served.end_lease(consumption._consuming.connection.membership.consumer_id)
+        served.end_lease(consumption._consumer.connection.membership.consumer_id)
         eventually(lambda: len(served.asked("subscribe")) == 2)
         assert consumption.is_active
     assert "lost its messages (lease ended): it subscribes again" in caplog.text

@@ -45,7 +45,7 @@ def consumed(spark, root, topic, **options):
         said.append(delivery.messages)
 
     with consume(spark, str(root), str(topic.name), "s", take, available_now=True, **options) as consumption:
-        consumption._consuming.has_ended.wait(90)
+        consumption._consumer.has_ended.wait(90)
     return sorted(numbers), sum(said), consumption
 
 

@@ -16,7 +16,7 @@ from pulsar_spark.client.model.enums import ConsumerCryptoAction, Position, Subs
 from pulsar_spark.client.model.policies import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.consuming.call import Caller, ConsumeFunction
-from pulsar_spark.frames.consuming.consuming import Consuming
+from pulsar_spark.frames.consuming.consumer_thread import ConsumerThread
 from pulsar_spark.frames.consuming.consumption import Consumption
 from pulsar_spark.frames.consuming.letters import FrameLetters
 from pulsar_spark.frames.consuming.membership import DEFAULT_INITIAL_POSITION, SubscribeOptions, one_of
@@ -131,7 +131,7 @@ def consume(
         sorted_by_key=sorted_by_key,
         decoding=decoding,
     )
-    consuming = Consuming(
+    consumer = ConsumerThread(
         spark,
         layout_of(layout, found.name),
         found,
@@ -144,6 +144,6 @@ def consume(
         timeout=timeout,
         clock=clock,
     )
-    consumption = Consumption(consuming)
+    consumption = Consumption(consumer)
     consumption._start()
     return consumption

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pulsar_spark.described import Described
 from pulsar_spark.errors import ConsumerBusy
 from pulsar_spark.frames.consuming import running
-from pulsar_spark.frames.consuming.consuming import Consuming
+from pulsar_spark.frames.consuming.consumer_thread import ConsumerThread
 from pulsar_spark.frames.consuming.progress import fields
 from pulsar_spark.protocol.delays.durations import shown_seconds
 
@@ -30,15 +30,15 @@ class Consumption(Described):
     its block ends.
     """
 
-    def __init__(self, consuming: Consuming):
-        self._consuming = consuming
-        consuming.on_end = lambda: running.leave(self)
+    def __init__(self, consumer: ConsumerThread):
+        self._consumer = consumer
+        consumer.on_end = lambda: running.leave(self)
         self.start_time = datetime.now(timezone.utc)
 
     def _facts(self) -> dict[str, object]:
-        error, options = self.exception(), self._consuming.connection.options
+        error, options = self.exception(), self._consumer.connection.options
         facts: dict[str, object] = {
-            "topic": str(self._consuming.connection.topic.name),
+            "topic": str(self._consumer.connection.topic.name),
             "subscription": options.subscription,
             "subscription_type": options.subscription_type,
             "consumer_name": options.consumer_name,
@@ -50,17 +50,17 @@ class Consumption(Described):
     @property
     def consumer_name(self) -> str:
         """The given name, or the generated one."""
-        return self._consuming.connection.options.consumer_name
+        return self._consumer.connection.options.consumer_name
 
     @property
     def seat(self) -> running.Seat:
         """The subscription and root that the consumer is connected to."""
-        return self._consuming.connection.seat
+        return self._consumer.connection.seat
 
     @property
     def is_active(self) -> bool:
         """Whether the consumer still runs."""
-        return not self._consuming.has_ended.is_set()
+        return not self._consumer.has_ended.is_set()
 
     @property
     def last_progress(self) -> dict | None:
@@ -70,14 +70,14 @@ class Consumption(Described):
         After an error it also has ``failures``, the number of errors in a row, and ``pause_seconds``, the pause before
         the function is called again. None before the first delivery.
         """
-        return self._consuming.progress.last
+        return self._consumer.progress.last
 
     @property
     def totals(self) -> dict[str, int]:
         """Counts since the start: deliveries, messages, acknowledged, given_back, put_off, and failures (calls of the
         function that raised).
         """
-        return fields(self._consuming.progress.totals)
+        return fields(self._consumer.progress.totals)
 
     def stop(self, timeout: float | None = None) -> None:
         """Stop the consumer after the current delivery and give back everything that was not handled. A pause after an
@@ -86,13 +86,13 @@ class Consumption(Described):
         The call waits for the end, for at most *timeout* seconds. It does not wait with a *timeout* of 0 (for signal
         handlers), nor when the function itself calls it. It never raises.
         """
-        consuming = self._consuming
-        consuming.request_stop()
-        if threading.current_thread() is consuming.thread or timeout == 0 or consuming.has_ended.wait(timeout):
+        consumer = self._consumer
+        consumer.request_stop()
+        if threading.current_thread() is consumer.thread or timeout == 0 or consumer.has_ended.wait(timeout):
             return
         log.warning(
             "%s: its function did not return within %s after stop(); stop() does not wait any longer",
-            consuming.connection,
+            consumer.connection,
             shown_seconds(timeout or 0),
         )
 
@@ -101,10 +101,10 @@ class Consumption(Described):
 
         If an error ended it, or left an *available_now* run incomplete, that error is raised.
         """
-        if not self._consuming.has_ended.wait(timeout):
+        if not self._consumer.has_ended.wait(timeout):
             return False
-        if self._consuming.error is not None:
-            raise self._consuming.error
+        if self._consumer.error is not None:
+            raise self._consumer.error
         return True
 
     def exception(self) -> BaseException | None:
@@ -112,8 +112,8 @@ class Consumption(Described):
 
         After the end: the error that ended the consumer, or the function's last error in an *available_now* run.
         """
-        error = self._consuming.error if self._consuming.has_ended.is_set() else None
-        return self._consuming.backoff.error if error is None else error
+        error = self._consumer.error if self._consumer.has_ended.is_set() else None
+        return self._consumer.backoff.error if error is None else error
 
     def __enter__(self) -> "Consumption":
         return self
@@ -122,8 +122,8 @@ class Consumption(Described):
         self.stop(STOP_SECONDS)
 
     def _start(self) -> None:
-        consuming, is_joined = self._consuming, False
-        connection, options = consuming.connection, consuming.connection.options
+        consumer, is_joined = self._consumer, False
+        connection, options = consumer.connection, consumer.connection.options
         try:
             running.replace(self.seat, options.consumer_name, STOP_SECONDS)
             connection.join()
@@ -132,7 +132,7 @@ class Consumption(Described):
             raise running.explained(refused, self.seat) from refused
         finally:
             if not is_joined:  # an interrupted cell, too, must leave no consumer that holds the subscription
-                consuming.has_ended.set()
+                consumer.has_ended.set()
                 connection.disconnect()
         log.info(
             "%s consumes (%s); a new subscription starts at %s",
@@ -141,4 +141,4 @@ class Consumption(Described):
             options.initial_position,
         )
         running.enter(self)
-        consuming.thread.start()
+        consumer.thread.start()

@@ -54,7 +54,7 @@ class Sink(Protocol):
     def open(self, layout: Layout, topic_id: str, subscription: str) -> None: ...
 
 
-class Consuming:
+class ConsumerThread:
     """The thread of one consumer of *partitions* of *topic*; ``on_end`` is called when it ends, for whatever reason.
 
     With *available_now* it ends once all that was published before is handled. *on_error* "stop" ends it at the first
