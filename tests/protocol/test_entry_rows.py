@@ -39,7 +39,7 @@ def put(entries: EntryMap, rows: entry_ranges.StateRows) -> EntryMap:
     for each in rows.ranges:
         if each.entries is not None:
             assert len(rows.positions[each.first]) == each.entries
-            put_listed(entries, Listed(each, rows.positions[each.first]))
+            put_listed(entries, [Listed(each, rows.positions[each.first])])
     put_ranges(entries, plain)
     entries.take_changes()
     return entries

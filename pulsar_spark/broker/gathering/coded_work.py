@@ -15,12 +15,10 @@ import numpy as np
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.entries.entry_map import UNCHANGED, EntryMap
-from pulsar_spark.protocol.entries.entry_ranges import StateRows, acknowledge_all, state_of, state_rows
+from pulsar_spark.protocol.entries.entry_ranges import StateRows, acknowledge_all, set_all, state_of, state_rows
 
 _WINDOW = 1 << 20
 """Entries that are counted at a time."""
-_DENSE = 16
-"""Positions, of which one is named, up to which it is quicker to go through all than from page to page."""
 
 
 class Stretch(NamedTuple):
@@ -181,21 +179,6 @@ class _Puts:
             self._scattered.append((parts[number].at[is_said], codes[is_said]))
         for span in self._spans:
             self._entries.set_span(*span)
-        _set_all(self._entries, self._scattered)
+        set_all(self._entries, self._scattered)
         for labels, of_owners in self._labelled.items():
             self._entries.set_window(labels.first, labels.codes(of_owners))
-
-
-def _set_all(entries: EntryMap, scattered: list[tuple[np.ndarray, np.ndarray | int]]) -> None:
-    """Give the entries at ascending positions their codes; those of many states that lie mixed all at once."""
-    scattered = [(positions, codes) for positions, codes in scattered if len(positions)]
-    if len(scattered) > 1:
-        first, last = min(int(at[0]) for at, _ in scattered), max(int(at[-1]) for at, _ in scattered)
-        if last - first < _DENSE * sum(len(at) for at, _ in scattered):
-            window = np.full(last + 1 - first, UNCHANGED, np.int32)
-            for positions, codes in scattered:
-                window[positions - first] = codes
-            entries.set_window(first, window)
-            return
-    for positions, codes in scattered:
-        entries.set_at(positions, codes)

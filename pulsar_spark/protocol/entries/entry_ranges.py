@@ -14,7 +14,10 @@ from pulsar_spark.protocol.entries.entry_map import UNCHANGED, Change, EntryMap
 
 _SHORT = 64
 """Entries of a range up to which its positions are named one by one, together with those of others."""
+_FEW_CODES = 8
 _LOOKED_AT = 1 << 12
+_DENSE = 16
+"""Positions, of which one is named, up to which it is quicker to go through all than from page to page."""
 MOST_ALIASES = 1000
 """Codes that may mean that entries are acknowledged, beside the one of all cursors."""
 MOST_STRETCHES = 16
@@ -50,11 +53,29 @@ class Listed(NamedTuple):
     positions: np.ndarray
 
 
-def put_listed(entries: EntryMap, listed: Listed) -> None:
-    """Let the entries of *listed* have its state."""
-    positions = np.sort(listed.positions)
-    positions = positions[np.searchsorted(positions, entries.mark_delete, "right") :]
-    entries.set_at(positions, entries.codes.code(state_of(listed.range_)))
+def put_listed(entries: EntryMap, listed: Sequence[Listed]) -> None:
+    """Let the entries of *listed*, none of which is named twice, have their states."""
+    scattered: list[tuple[np.ndarray, np.ndarray | int]] = []
+    for range_, positions in listed:
+        in_order = positions if (positions[1:] > positions[:-1]).all() else np.sort(positions)
+        above = in_order[np.searchsorted(in_order, entries.mark_delete, "right") :]
+        scattered.append((above, entries.codes.code(state_of(range_))))
+    set_all(entries, scattered)
+
+
+def set_all(entries: EntryMap, scattered: list[tuple[np.ndarray, np.ndarray | int]]) -> None:
+    """Give the entries at ascending positions their codes; those of many states that lie mixed all at once."""
+    scattered = [(positions, codes) for positions, codes in scattered if len(positions)]
+    if len(scattered) > 1:
+        first, last = min(int(at[0]) for at, _ in scattered), max(int(at[-1]) for at, _ in scattered)
+        if last - first < _DENSE * sum(len(at) for at, _ in scattered):
+            window = np.full(last + 1 - first, UNCHANGED, np.int32)
+            for positions, codes in scattered:
+                window[positions - first] = codes
+            entries.set_window(first, window)
+            return
+    for positions, codes in scattered:
+        entries.set_at(positions, codes)
 
 
 def acknowledge_all(codes: EntryCodes, code: int, first: int, last: int) -> Range:
@@ -76,6 +97,7 @@ def join_acknowledged(entries: EntryMap) -> None:
 
 def _acknowledge_delivery(entries: EntryMap, answered: Range) -> None:
     """Let the entries of such a range be acknowledged."""
+    entries.take_changes()
     for code, state in list(entries.codes.known()):
         if (state.status, *state[1:3]) == (PENDING, *answered[3:5]):
             if code < len(entries.counts) and entries.count([code], *answered[:2]) == entries.counts[code]:
@@ -165,6 +187,11 @@ def by_code(codes: np.ndarray, positions: np.ndarray) -> Iterator[tuple[int, np.
     used, first, are_adjacent = np.flatnonzero(counts), positions[0], positions[-1] - positions[0] == len(positions) - 1
     if len(used) == 1:
         yield int(used[0]), positions
+        return
+    if len(used) <= _FEW_CODES:
+        for code in used.tolist():
+            at = np.flatnonzero(codes == code)
+            yield code, at + first if are_adjacent else positions[at]
         return
     order = np.argsort(codes.astype(np.uint16) if len(counts) <= 1 << 16 else codes, kind="stable")  # by digits
     begin = 0

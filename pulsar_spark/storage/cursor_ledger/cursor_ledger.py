@@ -7,6 +7,8 @@ its file.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -147,23 +149,23 @@ class LatestRows:
         facts = python_rows(found.facts)
         for row in sorted(facts, key=lambda row: row["kind"] not in ("topic", "cursor")):  # others depend on these
             self._apply_row(row)
+        maps: set[CursorKey] = set()
         for key, page, of_page in found.ranges:
             if key in self.cursors:
                 self._add_ranges(key, page, of_page)
+                maps |= {key} if page is None else set()
+        for key in maps:
+            self.pages[key][None].pass_to(self.cursors[key]["mark_delete_position"])
 
-    def _add_ranges(self, key: CursorKey, page: int | None, ranges: Sequence[Range] | Listed) -> None:
+    def _add_ranges(self, key: CursorKey, page: int | None, ranges: Sequence[Range] | Sequence[Listed]) -> None:
         held = self.pages[key].get(page)
         if page is not None:
             self.pages[key][page] = [*held, *ranges] if held else ranges
             return
-        mark_delete = self.cursors[key]["mark_delete_position"]
         if held is None:
-            held = self.pages[key][None] = EntryRanges(EntryMap(mark_delete))
-        if isinstance(ranges, Listed):
-            put_listed(held.entries, ranges)
-        else:
-            put_ranges(held.entries, ranges)
-        held.pass_to(mark_delete)
+            held = self.pages[key][None] = EntryRanges(EntryMap(self.cursors[key]["mark_delete_position"]))
+        put = put_listed if isinstance(ranges[0], Listed) else put_ranges
+        put(held.entries, ranges)
 
     def numbered_until(self, topic_id: str) -> int:
         """The last version of a topic's table that a broker has followed; 0 for none."""
@@ -289,12 +291,12 @@ def _round_of(tables: Iterable[pa.Table]) -> Round:
     return Round(pa.concat_tables(facts), pages)
 
 
-def _changes_in(rows: pa.Table) -> Iterator[tuple[CursorKey, int | None, Sequence[Range] | Listed]]:
-    """Cursor, page and ranges, or positions of one state, from rows of kind ``range``."""
+def _changes_in(rows: pa.Table) -> Iterator[tuple[CursorKey, int | None, Sequence[Range] | Sequence[Listed]]]:
+    """Cursor, page and ranges, or entries that rows name, from rows of kind ``range``."""
     if "positions" in rows.column_names and rows["positions"].null_count < rows.num_rows:
         is_listed = pc.and_(pc.is_null(rows["page"]), pc.is_valid(rows["positions"]))
-        for (*key, page), listed in listed_rows(rows.filter(is_listed), (*_CURSOR, "page")):
-            yield CursorKey(*key), page, listed
+        for key, same in groupby(listed_rows(rows.filter(is_listed), _CURSOR), itemgetter(0)):
+            yield CursorKey(*key), None, [listed for _, listed in same]
         rows = rows.filter(pc.invert(is_listed))
     yield from pages_of(rows)
 
