@@ -105,7 +105,7 @@ def tables() -> str:
         [
             "# Tables and views",
             FRESH,
-            "Every table is a Delta table below the root. The broker's tables lie in the folder of their bundle, below `_bundles`. [Design](../explanation/design.md#2-words) explains page, letter, promotion and other words of the columns. If rows of several kinds share a table, a meaning begins with the kinds of rows that it is about.",
+            "Every table is a Delta table below the root. The broker's tables lie in the folder of their bundle, below `_bundles`. [Design](../explanation/design.md#2-words) explains letter, code and other words of the columns. If rows of several kinds share a table, a meaning begins with the kinds of rows that it is about.",
             "## Tables",
             documentation.tables(),
             "## Views",

@@ -58,7 +58,7 @@ class PartitionMessages:
         if key not in latest.cursors:
             known = {each.subscription for each in latest.cursors if each[:2] == key[:2]}
             raise no_subscription(self._name, subscription, known)
-        ranges = exact_ranges(latest, key, self._ledgers)
+        ranges = exact_ranges(latest, key)
         end = self._ledgers.end(self._topic.topic_id, self._partition)
         left = unacknowledged(latest.cursors[key]["mark_delete_position"], end, ranges)
         return self._messages_of(((max(low, first), high, bits) for low, high, bits in left if high >= first))

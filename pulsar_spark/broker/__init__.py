@@ -24,8 +24,8 @@ Two inputs of the plan depend on more than the round's rows; one place makes eac
 | who asks again, and is unblocked even if no entry comes back | 4.4 | gather._Gathering._add_turns |
 
 Mark-delete is the last position before the first entry that is not acknowledged (3.17); a cursor's state in memory
-finds it. ``keyed_pages`` and ``keyed_codes`` find returned entries before the plan does, because a return frees the
-entry's hash (2.41). They must agree with the plan (``tests/differential/test_who_comes_back.py``).
+finds it. ``keyed_codes`` finds returned entries before the plan does, because a return frees the
+entry's hash (2.41). It must agree with the plan (``tests/differential/test_who_comes_back.py``).
 
 Pure rules of ``protocol`` decide control facts, which are few, on the driver. The table has one row per rule: its
 number in ``semantics`` ("ours" where Pulsar has no such rule), the one place that applies it, and the pure rule that
@@ -57,9 +57,6 @@ this place calls.
 | which consumer an entry belongs to | 2.23, 2.31 | keyed.owners_of | hash_ranges.Owners |
 | which hashes drain | 2.41, 0.22 | keyed.Keyed._what_waits | draining.DrainingHashes |
 | how many waiting entries reading passes over | 2.39 | keyed.Keyed._look_ahead_limit | draining.look_ahead_limit |
-| how far mark-delete advances | 3.17 | paged_ranges.PagedRanges._pass_acknowledged | cursor.take_acknowledged |
-| which mark-delete is shown while entries wait | 5.20 | due_lane.DueLane.settle | delays.visible_mark_delete |
-| which mark-delete shows incomplete chunks | 1.16, 0.25 | chunked.Chunked.settle | chunking.mark_delete_below |
 | which chunked messages exceed the limit | 1.14 | chunk_walk.ChunkWalk._look | chunk_limits.evictions |
 | which chunked messages took too long | 1.15 | chunk_walk.expire_incomplete | chunk_limits.begun_too_early |
 | where a cursor is moved to | 3.26 | moves.Moves.seek | cursor.seek_position |

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import PulsarSparkError, named
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
-from pulsar_spark.protocol.delays.delays import is_virtual
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import concerned_name
 from pulsar_spark.storage.cursor_ledger.range_rows import lists_of
 from pulsar_spark.storage.delta.actions import Commit
@@ -118,6 +117,12 @@ def read_rows(path: AnyPath, commit: Commit) -> pa.Table:
         return read_added(path, commit, CURSOR_LEDGER.schema, COLUMNS)
 
 
+def is_by_due_time(delivery: dict) -> bool:
+    """Does a row of a delivery name its entries in the order in which they came due?"""
+    positions = delivery["positions"]
+    return positions is not None and bool((positions[1:] < positions[:-1]).any())
+
+
 class Inbox:
     """Subscribers by consumer, topic and partition; callbacks by request id."""
 
@@ -211,7 +216,7 @@ class Inbox:
                 subscriber.on_delivery(row, requests_version)
 
     def _comes_later(self, delivery: dict) -> bool:
-        subscriber = None if is_virtual(delivery["first"]) else self._subscriber(delivery)
+        subscriber = None if is_by_due_time(delivery) else self._subscriber(delivery)
         return subscriber is not None and subscriber.wants_due_first
 
     def _subscriber(self, row: dict) -> Subscriber | None:

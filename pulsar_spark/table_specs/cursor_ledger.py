@@ -14,8 +14,8 @@ CURSOR_LEDGER = TableSpec(
             (
                 "kind",
                 pa.string(),
-                "round, topic, promotion, cursor, page, range, consumer, policy, letter, waiting_letter, letterless, "
-                "reply, set_aside, waiting_request, housekeeping",
+                "round, topic, cursor, page, range, consumer, policy, letter, waiting_letter, letterless, reply, "
+                " set_aside, waiting_request, housekeeping",
             ),
             (
                 "topic",
@@ -35,14 +35,13 @@ CURSOR_LEDGER = TableSpec(
                 "first",
                 pa.int64(),
                 "page, range, letter, waiting_letter: first position; topic: the first one that was not trimmed; "
-                "promotion: first number of the promoted entries; set_aside, waiting_request: row of the request "
-                "within its commit, null = the whole commit",
+                "set_aside, waiting_request: row of the request within its commit, null = the whole commit",
             ),
             (
                 "last",
                 pa.int64(),
-                "page, range, letter, waiting_letter: last position, inclusive; null for the last page; promotion: "
-                "last number; set_aside: the last of several versions of the requests table that no longer exist",
+                "page, range, letter, waiting_letter: last position, inclusive; null for the last page; "
+                "set_aside: the last of several versions of the requests table that no longer exist",
             ),
             (
                 "status",
@@ -101,7 +100,7 @@ CURSOR_LEDGER = TableSpec(
             (
                 "is_removed",
                 pa.bool_(),
-                "topic, promotion, cursor, page, consumer, policy, set_aside, waiting_letter, waiting_request: gone "
+                "topic, cursor, page, consumer, policy, set_aside, waiting_letter, waiting_request: gone "
                 "since this round",
             ),
             ("consumer_name", pa.string(), "consumer: its name"),
@@ -181,27 +180,10 @@ CURSOR_LEDGER = TableSpec(
                 "bundle_range, the hashes of the topics that the bundle serves, null = all",
             ),
             (
-                "lane",
-                pa.string(),
-                "page, range: due = the due lane, whose positions are the numbers of promoted entries; else null",
-            ),
-            (
-                "main_mark_delete_position",
-                pa.int64(),
-                "cursor with a due lane, or of a topic with chunks: every entry up to here is acknowledged, or in the "
-                "due lane, or a chunk other than the last of its message; null = mark_delete_position",
-            ),
-            (
-                "due_mark_delete",
-                pa.int64(),
-                "cursor with a due lane: up to this number all entries that came due are acknowledged",
-            ),
-            ("due_floor", pa.int64(), "cursor with a due lane: entries below this position do not belong to the lane"),
-            (
                 "due_since",
                 TIME,
-                "cursor with a due lane: entries due at or before this do not belong to the lane; promotion: the "
-                "entries with the numbers first to last are due after this, and at due_time at the latest",
+                "cursor: entries due at or before this do not wait, null = none waited yet; topic: entries due until "
+                "then are not in the delay index",
             ),
             (
                 "entries",
@@ -213,8 +195,8 @@ CURSOR_LEDGER = TableSpec(
             (
                 "positions",
                 pa.list_(pa.int64()),
-                "range: the positions of its entries, if it does not mean all from first to last; of the due lane, in "
-                "the round that delivers it, in the order they came due; else null",
+                "range: the positions of its entries, if it does not mean all from first to last; of delayed "
+                "ones, in the round that delivers them, in the order they came due; else null",
             ),
             (
                 "chunks",

@@ -7,7 +7,6 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, UNREAD
-from pulsar_spark.protocol.delays.delays import DUE_BASE
 from pulsar_spark.transforms.acknowledge import ATTRIBUTES, ENTRIES, LIMITS, TURNS
 from pulsar_spark.transforms.offer import QUEUE_KEYS
 from pulsar_spark.transforms.round_inputs import STATE
@@ -15,9 +14,6 @@ from pulsar_spark.transforms.round_inputs import STATE
 UNTOUCHED, DEALT, FACTS = 0, 1, 2
 """Axes of the sweep: segments not on offer, at their positions; candidates and turns, by line, at counts of entries;
 and facts about consumers and cursors."""
-
-MET = ("limits.read_position", "limits.due_read")
-"""Entries below these were met before, on the axes of positions and of numbers (protocol.delays)."""
 
 _NAMES = ("stretch", "taker", "fact")
 
@@ -46,7 +42,7 @@ def deal_out(lined_up: DataFrame) -> DataFrame:
         "ack_set",
         "batch_size",
         F.when(is_taken, F.col("weight")).alias("weight"),
-        F.when(F.col("first") < DUE_BASE, F.col("read_position")).otherwise(F.col("due_read")).alias("met_below"),
+        F.col("read_position").alias("met_below"),
     )
     return dealt.select(
         "*",
@@ -85,7 +81,7 @@ def _points(lined_up: DataFrame) -> DataFrame:
     """Begins and ends of stretches and turns; a segment not on offer, or a fact, is one point."""
     turn = F.struct(F.col("turn.consumer_id").alias("consumer_id"))
     nobody = F.struct(F.lit(None).cast("string").alias("consumer_id"))
-    range_ = F.struct("first", "last", "before", "weight", *ATTRIBUTES, "limits.round", *MET)
+    range_ = F.struct("first", "last", "before", "weight", *ATTRIBUTES, "limits.round", "limits.read_position")
     stretch, nothing = F.struct(range_.alias("held")), F.struct(F.when(F.lit(False), range_).alias("held"))
     fact = _fact()
     nulls = {name: F.when(F.lit(False), each) for name, each in zip(_NAMES, (stretch, turn, fact))}

@@ -31,7 +31,7 @@ STATE = (
 KINDS = {
     # One row per cursor of the round: its limits, the consumers whose entries come back (left: uncounted, redelivered:
     # counted), and the times. Pending entries fall due by now, the broker's clock; deliver times by wall, the machine's
-    # (null: now). Entries below read_position, or virtual positions (protocol.delays) below due_read, were met before.
+    # (null: now). Entries below read_position were met before.
     "cursor": (
         "first",
         "last",
@@ -47,7 +47,6 @@ KINDS = {
         "round",
         "now",
         "wall",
-        "due_read",
     ),
     # first..last of the cursor's state in one status, in its line
     "range": (*STATE, "line", "is_held"),
@@ -102,7 +101,6 @@ _TYPES = {
     "round": pa.int64(),
     "now": pa.int64(),
     "wall": pa.int64(),
-    "due_read": pa.int64(),
     "line": pa.string(),
     "is_held": pa.bool_(),
     "is_unseen": pa.bool_(),

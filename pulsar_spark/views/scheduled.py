@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.acknowledgement.cursor import REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.cursor import REPLAY
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
-from pulsar_spark.protocol.delays.delays import DUE_BASE
+from pulsar_spark.protocol.entries.entry_codes import WAITING
 from pulsar_spark.protocol.subscriptions.membership import SINGLE_ACTIVE
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.cursor_ledger.exact_ranges import exact_ranges
 from pulsar_spark.storage.delay_index.delayed import Due, in_order
-from pulsar_spark.storage.delay_index.scheduled import DONE, WAITS, Delayed, DueEntries, due_entries
+from pulsar_spark.storage.delay_index.scheduled import Delayed
 from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
@@ -126,23 +126,19 @@ class _Waiter:
     def __init__(self, latest: LatestRows, key: CursorKey, index: LedgerIndex, topic: Topic):
         self.subscription = key.subscription
         self._mark_delete = latest.cursors[key]["mark_delete_position"]
-        self._due: DueEntries | None = due_entries(latest, key, index)
-        main = (range_ for range_ in latest.ranges(key) if range_.first < DUE_BASE)
-        self._ranges: list[Range] = [*main] if self._due else [*exact_ranges(latest, key, index)]
+        self._ranges = [range_ for range_ in exact_ranges(latest, key) if range_.status != WAITING]
 
     def waits_for(self, entries: Due) -> np.ndarray:
         """Which of these delayed entries wait for it until their own deliver time."""
-        if self._due is not None:
-            return self._due.look(entries) == WAITS
         firsts, lasts = np.array([range_[:2] for range_ in self._ranges], np.int64).reshape(-1, 2).T
         at = np.searchsorted(firsts, entries.positions, "right") - 1
-        has_range = (at >= 0) & (entries.positions <= np.append(lasts, DONE)[at])
+        has_range = (at >= 0) & (entries.positions <= np.append(lasts, -1)[at])
         return ~has_range & (entries.positions > self._mark_delete)
 
     def moved(self, window: Window) -> Iterator[tuple[int, int, str]]:
         """Entries that wait for it until another time, or that its rows name singly: deliver time, position,
         subscription."""
-        for range_ in [*self._ranges, *(self._due.apart if self._due else ())]:
+        for range_ in self._ranges:
             if range_.status == REPLAY and window.after < (range_.due_time or 0) <= window.until:
                 for position in range(range_.first, range_.last + 1):
                     yield range_.due_time, position, self.subscription

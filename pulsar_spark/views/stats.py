@@ -3,7 +3,6 @@ key_shared those of Key_Shared subscriptions.
 
 As in Pulsar the backlog counts entries (3.28), delayed ones too (``msgDelayed``; ``msgBacklogNoDelayed`` is without
 them); unacknowledged and sent counters count messages. ``backlogSize`` is an estimate from the slowest subscription.
-``nonContiguousDeletedMessagesRanges`` is null once the subscription has met delayed entries.
 
 Ours: ``ackedEntries`` (not backlog); ``oldestUnackedSeconds``, null for none; ``deadLetters``; ``waitingLetters``, not
 written yet (see ``pulsar-spark dlq waiting``); ``letterlessMessages``, deleted or trimmed before their letter was
@@ -200,7 +199,7 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
         "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
         "markDeletePosition": cursor["mark_delete_position"],
         "readPosition": cursor["read_position"],
-        DELETED_RANGES: count_deleted_ranges(observed.latest, key, observed.ledgers),
+        DELETED_RANGES: count_deleted_ranges(observed.latest, key),
         "deadLetters": observed.dead_letters(cursor),
         "waitingLetters": observed.waiting_letters(key),
         "letterlessMessages": observed.letterless(key),

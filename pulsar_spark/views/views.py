@@ -14,9 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY
-from pulsar_spark.protocol.delays.delays import APART_BASE, DUE_BASE
 from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
-from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, CursorKey, read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.delta.scan import check_opens
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.spark.spark_root import layout_for_frames
@@ -26,8 +25,7 @@ from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, REQUESTS, TableSpec
 from pulsar_spark.views.chunks import all_incomplete
 from pulsar_spark.views.history import all_events
 from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, rows_of_cursors
-from pulsar_spark.views.latest import VIEW_TEXTS, cursors, is_of_bundle, latest, of_cursors_there, view_text
-from pulsar_spark.views.named_positions import with_positions
+from pulsar_spark.views.latest import VIEW_TEXTS, cursors, is_of_bundle, view_text
 from pulsar_spark.views.scheduled import all_scheduled
 from pulsar_spark.views.view_specs import ALL_VIEWS, CHUNKS, DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS
 
@@ -78,31 +76,10 @@ def rows_by_bundle(spark: SparkSession, layout: Layout, spec: TableSpec) -> list
 
 
 def latest_pending_acks(rows: DataFrame, root: str) -> DataFrame:
-    """The current ``pending`` and ``replay`` ranges, with the number of their entries.
-
-    In the due lane they mean positions if the latest round delivered them or they are kept apart; otherwise numbers,
-    from 0.
-    """
-    spark = rows.sparkSession
-    pages = spark.sql(latest("page"), rows=rows).select(*KEYS["page"], "round")
-    ranges = rows.filter((F.col("kind") == "range") & F.col("status").isin(PENDING, REPLAY))
-    ranges = ranges.join(pages, on=[*KEYS["page"], "round"], how="inner")
-    ranges = with_positions(ranges)
-    is_apart = F.col("first") >= APART_BASE
-    base = F.when(is_apart, APART_BASE).when(F.col("first") >= DUE_BASE, DUE_BASE).otherwise(0)
-    named = {
-        "first": F.col("first") - base,
-        "last": F.col("last") - base,
-        "lane": F.when(~is_apart, F.col("lane")),
-        "entries": F.coalesce("entries", F.col("last") - F.col("first") + 1),
-    }
-    of_pages = spark.sql(of_cursors_there("{facts}"), rows=rows, facts=ranges.withColumns(named))
-    of_maps = rows.filter((F.col("kind") == "range") & F.col("page").isNull())
-    keys = of_maps.select(*CursorKey._fields).distinct()
-    schema = CURSOR_LEDGER.schema
-    return of_pages.unionByName(
-        keys.coalesce(1).mapInArrow(_pending_of_maps(root), from_arrow_schema(schema)).select(*of_pages.columns)
-    )
+    """The current ``pending`` and ``replay`` ranges, with the number of their entries. They follow from the rows of
+    many rounds, which change the map of a cursor range by range."""
+    keys = rows.filter(F.col("kind") == "range").select(*CursorKey._fields).distinct()
+    return keys.coalesce(1).mapInArrow(_pending_of_maps(root), from_arrow_schema(CURSOR_LEDGER.schema))
 
 
 def _pending_of_maps(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -177,7 +177,7 @@ def _state(bench: Bench, messages: int) -> Iterator[Figure]:
         began = time.perf_counter()
         result = rig.ask([_delivered(on, messages, rig.rounds.bundle.round)])
         rounds.append(time.perf_counter() - began)
-    rows_of_state = sum(len(page.ranges) for page in cursor.pages)
+    rows_of_state = cursor.entries.stretches
     waiting = sum(last - first + 1 for first, last in cursor.backlog(0, messages - 1))
     if waiting != messages // 2:
         raise AssertionError(f"{waiting} messages are left of {messages}")

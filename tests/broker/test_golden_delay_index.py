@@ -1,8 +1,9 @@
-"""The delay index and promotion, operation by operation, against what Pulsar's trackers answered: golden i1 (its bucket
-tracker) and i2 (the one in memory).
+"""The delay index and what comes due for a cursor, operation by operation, against what Pulsar's trackers answered:
+golden i1 (its bucket tracker) and i2 (the one in memory).
 
-To add is to publish an entry and to number it by the clock: the answer is whether it is delayed. To get is to promote
-by the clock and to take the next numbers. Entries have the order of their ledgers and entry ids in all cases.
+To add is to publish an entry and to number it by the clock: the answer is whether it is delayed. To get is to take what
+has come due by the clock and still waits in the cursor's map. Entries have the order of their ledgers and entry ids in
+all cases.
 
 Where we differ on purpose:
 
@@ -19,8 +20,10 @@ import pytest
 
 from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
-from pulsar_spark.broker.delays.promotion import Promotion
+from pulsar_spark.broker.delays.dues import Dues
 from pulsar_spark.protocol.delays.delays import are_delayed
+from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, WAITING_CODE
+from pulsar_spark.protocol.entries.entry_map import EntryMap
 from tests.protocol.golden import cases, named
 from tests.support.spark_engine import new_engine
 
@@ -41,9 +44,9 @@ class Tracker:
         self.cut_off = early_ms * MS
         self.places: list[tuple[int, int]] = []
         self.cleared: set[int] = set()
-        self.taken, self.runs, self.topic_id = 0, [], self.engine.topic_ids[TOPIC]
-        self.index = DelayIndex(self.engine.layout)
-        self.promotion = Promotion(TOPIC, self.topic_id, -1, self.index)
+        self.runs, self.topic_id = [], self.engine.topic_ids[TOPIC]
+        self.index, self.entries = DelayIndex(self.engine.layout), EntryMap()
+        self.dues = Dues(self.index, self.topic_id, -1, 0)
 
     def clock(self, now_ms: int) -> None:
         self.cut_off = (now_ms + self.early_ms) * MS
@@ -56,7 +59,7 @@ class Tracker:
         state, position = bundle.topic(TOPIC), bundle.topic(TOPIC).ledgers(-1).end_position
         bundle.number_new()
         (run,) = state.ledgers(-1).parts(position, position)
-        run = run._replace(delayed_after=max(self.cut_off, self.promotion.until))
+        run = run._replace(delayed_after=max(self.cut_off, self.dues.watermark))
         self.index.add(state, -1, [run])
         self.runs.append(run)
         if self.index.head.entries >= self.min_index:
@@ -64,14 +67,19 @@ class Tracker:
             upkeep.seal(is_forced=True)
             upkeep.work()
         self.places.append((ledger, entry))
-        return bool(are_delayed(np.array([deliver_at_ms * MS]), run.delayed_after)[0])
+        is_delayed = bool(are_delayed(np.array([deliver_at_ms * MS]), run.delayed_after)[0])
+        self.entries.set_span(position, position, WAITING_CODE if is_delayed else ACKNOWLEDGED_CODE)
+        self.entries.take_changes()
+        return is_delayed
 
     def get(self, most: int) -> list[list[int]]:
-        self.promotion.advance(self.cut_off)
-        numbers = np.arange(self.taken, min(self.taken + most, self.promotion.count))
-        self.taken += len(numbers)
-        positions = self.promotion.at(numbers).positions.tolist()
-        return [list(place) for place in sorted({self.places[at] for at in positions if at not in self.cleared})]
+        positions = np.sort(self.dues.come_due(self.entries, self.cut_off, most).positions)
+        self.entries.set_at(positions, ACKNOWLEDGED_CODE)
+        self.entries.take_changes()
+        self.dues.settle(self.entries)
+        return [
+            list(place) for place in sorted({self.places[at] for at in positions.tolist() if at not in self.cleared})
+        ]
 
     def contains(self, ledger: int, entry: int) -> bool:
         return (ledger, entry) in {self.places[at] for at in self.waiting()}
@@ -80,22 +88,20 @@ class Tracker:
         self.cleared |= set(self.waiting())
 
     def restart(self) -> None:
-        """Another broker: all it has are the checkpoints and the topic."""
-        before, self.index = self.promotion, DelayIndex(self.engine.layout)
+        """Another broker: all it has are the rows of the cursor and the topic."""
+        before, self.index = self.dues, DelayIndex(self.engine.layout)
         self.index.add(self.engine.rounds.bundle.topic(TOPIC), -1, self.runs)
-        self.promotion = Promotion(TOPIC, self.topic_id, -1, self.index)
-        self.promotion.checkpoints += before.checkpoints
+        self.dues = Dues(self.index, self.topic_id, -1, before.watermark)
 
     def waiting(self) -> list[int]:
-        """The positions of all that nobody got, from the index."""
-        known = self.index.due(self.topic_id, -1, 0, 1 << 61).positions[self.taken :].tolist()
+        """The positions of all that nobody got."""
+        known = self.entries.where([WAITING_CODE], 0, self.entries.end - 1).tolist()
         return [position for position in known if position not in self.cleared]
 
     def state(self) -> dict:
         """How many entries wait or are due, and whether any is due."""
-        count = self.promotion.count - self.taken + self.index.count(self.topic_id, -1, self.promotion.until)
-        is_due = self.taken < self.promotion.count or self.promotion.is_due(self.cut_off)
-        return {"delayed": count - len(self.cleared), "has_available": is_due}
+        due = self.dues.come_due(self.entries, self.cut_off, 1)
+        return {"delayed": len(self.waiting()), "has_available": len(due) > 0}
 
 
 class SortedList:

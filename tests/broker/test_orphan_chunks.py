@@ -34,7 +34,7 @@ def test_orphans_take_little(tmp_path, chunk_id):
     engine.restart(4)
     assert not engine.round([], 4)["deliveries"]
     (cursor,) = engine.rounds.bundle.cursors.values()
-    assert cursor.visible_mark_delete == (ORPHANS if chunk_id else -1)
+    assert cursor.mark_delete == (ORPHANS if chunk_id else -1)
 
 
 def test_of_what_is_not_complete_no_payload_is_read(tmp_path, monkeypatch):

@@ -11,15 +11,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQueryListener
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.delays import delay_index
-from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.service import micro_batches, source
 from pulsar_spark.broker.service.source import Feed, Moved, News, RoundReader, register_source
 from pulsar_spark.storage.delta.log import TableLog
-from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.table_specs import REQUESTS
 from tests.support.plain_broker import PlainBroker
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine
@@ -92,26 +88,6 @@ def test_a_broker_for_now_ends_when_nothing_is_left_and_nobody_is_connected(tmp_
     bundle = broker.rounds.bundle
     assert [len(cursor.consumers) for cursor in bundle.cursors.values()] == [0]
     assert bundle.topics[TOPIC].end_position(-1) == 2 and not bundle.has_news()
-
-
-def test_a_broker_for_now_answers_first_what_waits_for_the_delay_index(tmp_path, monkeypatch):
-    engine, on = new_engine(None, tmp_path / "root"), On(TOPIC)
-    engine.create_topic(TOPIC)
-    engine.publish(TOPIC, -1, [1, 1], 0, deliver_at_ms=[1_000, 253_402_300_800_000])
-    engine.round([on.subscribe("c"), on.flow("c", 10)], 0)
-    engine.round([], 1_000)
-    engine.round([on.close("c")], 1_001)
-    AppendTable(engine.layout.broker_table("requests")).append(REQUESTS.rows([on.reschedule(1, deliver_at_ms=5_000)]))
-    monkeypatch.setattr(delay_index, "AT_ONCE", 0)  # it is made anew
-    monkeypatch.setattr(DelayUpkeep, "start", lambda upkeep: None)
-    with PlainBroker(engine.layout.root, available_now=True) as broker:
-        eventually(lambda: broker.rounds.has_waiting_requests)
-        with broker.paused():
-            broker._batches.end_or_wait()
-        assert not broker.is_stopping
-        broker._side_work.delays.work()
-        eventually(lambda: broker.is_stopping)
-    assert [reply.text for reply in engine.committed()["replies"]] == ["1"]
 
 
 class EndedUnderIt:

@@ -26,7 +26,7 @@ def receive(consumer: pulsar.Consumer, count: int) -> list[pulsar.Message]:
 
 
 def is_acknowledged_up_to(broker, position: int) -> bool:
-    return bool(eventually(lambda: broker.cursor("t", "s").visible_mark_delete == position))
+    return bool(eventually(lambda: broker.cursor("t", "s").mark_delete == position))
 
 
 @pytest.mark.parametrize("kind", SINGLE + SHARING)
@@ -128,7 +128,7 @@ def test_seek_to_a_chunked_message(client, broker, kind, is_inclusive):
     assert is_acknowledged_up_to(broker, 4)
     assert found[2].message_id().first_chunk_message_id() == ids[1]
     consumer.seek(pulsar.MessageId.deserialize(found[2].message_id().serialize()))
-    assert broker.cursor("t", "s").visible_mark_delete == 0, "it is where the first chunk lies"
+    assert broker.cursor("t", "s").mark_delete == 0, "it is where the first chunk lies"
     assert receive_values(consumer, 1 + is_inclusive) == ["a0a1", "y"][1 - is_inclusive :]
     assert nothing_comes(consumer)
     consumer.seek(pulsar.MessageId.earliest)
@@ -153,7 +153,7 @@ def test_a_delayed_chunked_message_comes_when_it_is_due(client, broker):
     (found,) = receive(consumer, 1)
     assert found.data() == LONG
     consumer.acknowledge(found)
-    assert eventually(lambda: broker.cursor("t", "s").visible_mark_delete >= 2) and nothing_comes(consumer)
+    assert eventually(lambda: broker.cursor("t", "s").mark_delete >= 2) and nothing_comes(consumer)
 
 
 @pytest.mark.parametrize(
@@ -250,4 +250,4 @@ def test_a_message_whose_chunks_are_lost_is_an_error_and_stays(client, broker):
     with pytest.raises(pulsar.MessagesLost):
         consumer.receive(DEADLINE_SECONDS * 1000)
     assert receive_values(consumer, 1) == ["x"]
-    assert broker.cursor("t", "s").visible_mark_delete == -1
+    assert broker.cursor("t", "s").mark_delete == -1

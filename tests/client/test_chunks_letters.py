@@ -57,7 +57,7 @@ def test_a_dead_chunked_message_is_a_chunked_dead_letter(client, broker, service
         ("p-1", 2, 3, b"9"),
         (None, None, None, b"3rd"),
     ]
-    assert eventually(lambda: broker.cursor("t", "s").visible_mark_delete == 4)
+    assert eventually(lambda: broker.cursor("t", "s").mark_delete == 4)
 
 
 def test_a_chunked_message_that_is_put_off_comes_again_as_one_and_dies_as_one(client, broker):

@@ -1,10 +1,9 @@
-"""Deliveries of the due lane as the client takes them: entries that lie anywhere in the topic, in the order they came
+"""Deliveries of what came due as the client takes them: entries that lie anywhere in the topic, in the order they came
 due, acknowledged and given back by position. Rounds are written by hand; messages, requests and files are real."""
 
 import pulsar_spark as pulsar
 from pulsar_spark.client.receiving import reading
 from pulsar_spark.link.inbox import COLUMNS
-from pulsar_spark.protocol.delays.delays import DUE_LANE, virtual
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -15,7 +14,7 @@ class Hand:
     """The rounds of a broker; the real one has numbered the messages and owns nobody's hashes."""
 
     def __init__(self, client, broker, values, batch=1, **options):
-        self.broker, self.client, self.round, self.number = broker, client, 1000, 0
+        self.broker, self.client, self.round = broker, client, 1000
         nobody = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, False, [(65_535, 65_535)])
         self.consumer = client.subscribe(
             "t", "s", consumer_type=pulsar.ConsumerType.KeyShared, key_shared_policy=nobody, **options
@@ -33,11 +32,10 @@ class Hand:
     def deliver(self, *positions, redelivery_count=0, ack_set=None, batch_size=1):
         """A round that sends the consumer these entries, which came due in this order."""
         self.round += 1
-        first, self.number = virtual(self.number), self.number + len(positions)
         place = {"topic": str(self.topic.name), "topic_id": self.topic.topic_id, "partition": -1, "subscription": "s"}
         delivered = {
-            **{"kind": "range", "round": self.round, "delivery_round": self.round, "status": "pending", "page": first},
-            **{"first": first, "last": virtual(self.number - 1), "lane": DUE_LANE, "batch_size": batch_size},
+            **{"kind": "range", "round": self.round, "delivery_round": self.round, "status": "pending"},
+            **{"first": min(positions), "last": max(positions), "batch_size": batch_size},
             **{"consumer_id": self.consumer._consumer_id, "redelivery_count": redelivery_count, "ack_set": ack_set},
             "positions": positions,
         }

@@ -5,7 +5,6 @@ from unittest.mock import Mock
 import pytest
 
 from pulsar_spark.client.receiving.delivery import Delivery, tail_of
-from pulsar_spark.protocol.delays.delays import DUE_BASE
 
 NOTHING = dict.fromkeys(("chunks", "batch_size", "redelivery_count", "ack_set", "positions"))
 
@@ -38,7 +37,7 @@ def test_deliveries_go_whole_and_so_many_that_a_place_tells_them_apart(messages,
 
 
 def test_what_is_taken_is_remembered_by_its_round_and_last_place():
-    first, second, third = queue((1, 0, 9), (1, 3, 5), (2, 0, DUE_BASE))
-    for delivery, taken in ((first, (1, 9)), (second, (1, 9)), (third, (2, DUE_BASE))):
+    first, second, third = queue((1, 0, 9), (1, 3, 5), (2, 0, 10**12))
+    for delivery, taken in ((first, (1, 9)), (second, (1, 9)), (third, (2, 10**12))):
         delivery.is_taken()
         assert delivery.subscription.taken == taken

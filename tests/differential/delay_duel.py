@@ -78,9 +78,9 @@ class DelayedDuel(Duel):
         all the same, as any request would bring it."""
         bundle, now = self.engine.rounds.bundle, 1000 * self.now_ms
         ends = [
-            promotion.advanced_at + 1000 * bundle.policy(str(state.topic.name), DELAYED_DELIVERY_TICK_MS)
-            for state, promotion in bundle.promoted()
-            if promotion.advanced_at is not None
+            cursor.dues.came_at + 1000 * bundle.policy(cursor.topic, DELAYED_DELIVERY_TICK_MS)
+            for cursor in bundle.cursors.values()
+            if cursor.dues is not None and cursor.dues.came_at is not None
         ]
         return super()._has_news() or any(now < end for end in ends)
 

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_spark.broker.committing import snapshots
-from pulsar_spark.broker.cursors import pages
 from pulsar_spark.broker.letters import letters
 from pulsar_spark.broker.planning.work import Outcome
 from tests.differential import chunk_strategies, delay_strategies, key_strategies, strategies
@@ -36,8 +35,7 @@ from tests.support.requests import On
 
 @pytest.fixture
 def close_borders(monkeypatch):
-    """Pages, snapshots and commits of letters so small that short histories cross their borders."""
-    monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 3)
+    """Snapshots and commits of letters so small that short histories cross their borders."""
     monkeypatch.setattr(snapshots, "SNAPSHOT_EVERY", 7)
     monkeypatch.setattr(letters, "LETTERS_A_COMMIT", 2)
 

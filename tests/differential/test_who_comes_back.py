@@ -44,8 +44,7 @@ class Watched(Duel):
         hashes = self.engine.rounds.bundle.topics[cursor.topic].hashes(cursor.key.partition)
         for range_ in pending:
             positions = np.arange(range_.first, range_.last + 1)
-            of_entries = cursor.due.hashes_at(positions, hashes) if cursor.due else hashes.at(positions)
-            is_elsewhere = owners.of(of_entries) != owners.number(range_.consumer_id)
+            is_elsewhere = owners.of(hashes.at(positions)) != owners.number(range_.consumer_id)
             found |= set(positions[is_elsewhere | (range_.due_time is not None)].tolist())
         return found
 

@@ -68,14 +68,6 @@ MUTANTS = (
         "pulsar_spark/protocol/policies/expiry.py::pulsar_spark.protocol.policies.expiry.expired",
     ),
     Mutant(
-        "ttl-not-looked-at-apart",
-        "time to live judges a rescheduled message by its former deliver time",
-        "broker/delays/due_expiry.py",
-        "if held.due_time < dead_before else []",
-        "",
-        "tests/spec/delayed/test_scheduled.py::test_case",
-    ),
-    Mutant(
         "quota-not-looked-at",
         "producers may publish to a topic above its backlog quota",
         "broker/upkeep/maintenance.py",

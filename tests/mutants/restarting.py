@@ -13,7 +13,7 @@ MUTANTS = (
         "    commit_round(tables, bundle, draft.number, table)\n"
         "    commit_ledgers(tables, bundle, numbered.ledgers)\n"
         "    bundle.index_new(numbered.topics)\n",
-        "tests/broker/test_due_lane.py::test_a_crash_at_any_write_changes_nothing",
+        "tests/broker/test_waiting.py::test_a_crash_at_any_write_changes_nothing",
     ),
     Mutant(
         "missing-letters-not-written",
@@ -88,22 +88,6 @@ MUTANTS = (
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
     ),
     Mutant(
-        "snapshot-forgets-waiting-requests",
-        "a snapshot forgets the requests that wait for the delay index",
-        "broker/committing/snapshots.py",
-        "for place in places_of(bundle.waiting_requests)",
-        "for place in ()",
-        "tests/broker/test_whole_state.py::test_a_request_that_waits_for_the_delay_index_is_kept_until_it_is_answered",
-    ),
-    Mutant(
-        "snapshot-forgets-promotions",
-        "a snapshot forgets the numbers of delayed entries",
-        "broker/committing/snapshots.py",
-        "promotion_rows(promotion, promotion.checkpoints, ())",
-        "promotion_rows(promotion, (), ())",
-        "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
-    ),
-    Mutant(
         "snapshot-forgets-hash-ranges",
         "a snapshot forgets which hashes consumers own",
         "broker/committing/snapshots.py",
@@ -115,8 +99,8 @@ MUTANTS = (
         "snapshot-forgets-maps",
         "a snapshot forgets what a cursor knows of its entries",
         "broker/committing/snapshots.py",
-        "            whole.add_map(cursor)",
-        "            pass",
+        "        whole.add_map(cursor)",
+        "        pass",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
     ),
     Mutant(
@@ -184,14 +168,6 @@ MUTANTS = (
         "tests/broker/test_key_shared.py::test_ranges_are_written_as_somebody_comes_or_goes_and_found_by_who_looks_later",
     ),
     Mutant(
-        "waiting-request-counts-as-done",
-        "housekeeping deletes a request that waits for the delay index",
-        "storage/cursor_ledger/cursor_ledger.py",
-        "return min([consumed, *(version - 1 for version, _ in self.waiting_requests)])",
-        "return consumed",
-        "tests/broker/test_whole_state.py::test_a_request_that_waits_for_the_delay_index_is_kept_until_it_is_answered",
-    ),
-    Mutant(
         "letters-written-twice",
         "letters lack the number of their round, so a crash after them writes them again",
         "broker/letters/letters.py",
@@ -214,21 +190,5 @@ MUTANTS = (
         "            self.left += order.left_at(places, self.error)",
         "            pass",
         "tests/broker/test_waiting_letters.py::test_one_letter_that_no_table_takes_waits_alone",
-    ),
-    Mutant(
-        "number-dropped-too-early",
-        "the numbers of a promotion are deleted while a cursor needs the last one",
-        "broker/delays/promotion.py",
-        "self.checkpoints[0].last < needed_from",
-        "self.checkpoints[0].last <= needed_from",
-        "tests/broker/test_due_lane.py::test_a_checkpoint_stays_as_long_as_its_last_number_is_out",
-    ),
-    Mutant(
-        "late-run-goes-first",
-        "an entry numbered late may be due before entries that are already promoted",
-        "broker/bundle/bundle.py",
-        "return wall if found is None else max(wall, found.until)",
-        "return wall",
-        "tests/broker/test_due_lane.py::test_the_clock_set_back_delivers_nothing_early_and_nothing_never",
     ),
 )

@@ -1,18 +1,14 @@
-"""Deliveries of the due lane as rows that name positions; and what a cursor's rows say of its delayed entries, held
-against the broker that wrote them, over random acknowledgements, moves and cancellations."""
+"""What a cursor's rows say of its delayed entries, held against the broker that wrote them, over random
+acknowledgements, moves and cancellations."""
 
 import random
 
-import pyarrow as pa
 import pytest
 
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
-from pulsar_spark.protocol.delays.delays import DUE_BASE, DUE_LANE, virtual
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
-from pulsar_spark.storage.cursor_ledger.due_rows import by_position
 from pulsar_spark.storage.cursor_ledger.exact_ranges import exact_ranges
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
-from pulsar_spark.table_specs import CURSOR_LEDGER
 from pulsar_spark.views.backlog import read_backlog
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine
@@ -20,24 +16,6 @@ from tests.support.spark_engine import new_engine
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
 MINUTE = 60_000
-
-
-def test_a_delivery_is_cut_into_stretches_of_its_positions():
-    rows = CURSOR_LEDGER.rows(
-        [
-            {"first": 3, "last": 9, "consumer_id": "a", "entries": 2, "lane": "0"},
-            {"first": virtual(0), "last": virtual(3), "consumer_id": "b", "lane": DUE_LANE, "page": DUE_BASE}
-            | {"positions": [8, 7, 2, 9]},
-        ]
-    )
-    for cut in (by_position(rows), pa.Table.from_batches([by_position(rows.to_batches()[0])])):
-        found = cut.select(["first", "last", "consumer_id", "lane", "entries", "positions", "page"]).to_pylist()
-        assert [tuple(row.values()) for row in found] == [
-            (3, 9, "a", "0", 2, None, None),
-            (2, 2, "b", None, None, None, None),
-            (7, 9, "b", None, None, None, None),
-        ]
-    assert by_position(rows.slice(0, 1)) is not None and by_position(rows.slice(0, 1)).num_rows == 1
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -69,7 +47,7 @@ def test_rows_say_what_the_broker_knows(tmp_path, seed):
             engine.start()
         latest, index = read_latest(engine.layout), LedgerIndex(engine.layout)
         ((key, cursor),) = latest.cursors.items()
-        exact = list(exact_ranges(latest, key, index))
+        exact = list(exact_ranges(latest, key))
         done = {at for held in exact if held.status == ACKNOWLEDGED for at in range(held.first, held.last + 1)}
         done |= set(range(cursor["mark_delete_position"] + 1))
         assert set(range(published)) - done == set(left), f"after minute {now}"

@@ -57,24 +57,24 @@ def test_entries_that_rows_name_come_back_as_the_ranges_they_were(layout):
     states = [[None, PENDING, ACKED, AGAIN][each] for each in random.choice(4, 300, p=[0.1, 0.4, 0.3, 0.2])]
     states[0] = PENDING
     latest, key = state(layout, published(layout, [LOW] * 300), spans(states))
-    assert list(exact_ranges(latest, key, LedgerIndex(layout))) == spans(states)
+    assert list(exact_ranges(latest, key)) == spans(states)
     assert sum(held.size for held in latest.states(key)) == 300 - states.count(None)
 
 
 def test_what_is_below_mark_delete_is_left_out(layout):
     topic = published(layout, [LOW, HIGH] * 4)
     latest, key = state(layout, topic, spans([ACKED] * 6 + [PENDING] * 2), mark_delete=3)
-    found = list(exact_ranges(latest, key, LedgerIndex(layout)))
+    found = list(exact_ranges(latest, key))
     assert [(held.first, held.last, held.status) for held in found] == [(6, 7, "pending")]
 
 
 def test_ranges_of_pages_are_as_they_are(layout):
     topic = published(layout, [LOW] * 3)
     key, latest = CursorKey(topic.topic_id, -1, "s"), LatestRows()
-    latest.cursors[key] = {"mark_delete_position": -1, "main_mark_delete_position": None}
+    latest.cursors[key] = {"mark_delete_position": -1}
     latest.pages[key] = {5: [PENDING._replace(first=5, last=6)], 0: [ACKED._replace(first=1, last=2)]}
     expected = [ACKED._replace(first=1, last=2), PENDING._replace(first=5, last=6)]
-    assert list(exact_ranges(latest, key, None)) == expected
+    assert list(exact_ranges(latest, key)) == expected
 
 
 def test_only_hashes_of_wanted_entries_are_read(layout, monkeypatch):
@@ -110,4 +110,4 @@ def test_rows_that_name_entries_outlive_an_optimize_and_a_checkpoint(layout):
     ledger.create_checkpoint()
     after = read_latest(layout)
     assert list(after.pages[key][None]) == list(before.pages[key][None])
-    assert list(exact_ranges(after, key, LedgerIndex(layout))) == ranges
+    assert list(exact_ranges(after, key)) == ranges

@@ -10,8 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key_hash
-from pulsar_spark.storage.delta import data_files
-from pulsar_spark.storage.entries.key_hashes import is_by_hash, read_hashes, unhashed_keys
+from pulsar_spark.storage.entries.key_hashes import read_hashes, unhashed_keys
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import Topic, create_topic
 from pulsar_spark.table_specs import DELIVERED, KEY_FLAGS, MESSAGES
@@ -144,15 +143,6 @@ def test_which_columns_of_keys_are_to_be_hashed(topic):
     assert keys_to_hash(topic, [coded]) == ["ordering_key", "ordering_key_b64_encoded"]
     every = ["partition_key", "ordering_key", *KEY_FLAGS]
     assert keys_to_hash(topic, [stored, stored], delete="entry_id = 1") == every
-
-
-def test_which_files_are_in_order_of_hash(topic, monkeypatch):
-    """As far as their row groups tell; a file without hashes, or with one that is not known, is not."""
-    monkeypatch.setattr(data_files, "ROW_GROUP_ROWS", 2)
-    orders = {(1, 2, 2, 5, 5): True, (1, 2, 7, 5): True, (1, 5, 4, 6): False, (1, None, 2, 3): False, (None,): False}
-    for hashes, expected in orders.items():
-        version, path = published(topic, rows([dict(partition_key="k", sticky_key_hash=each) for each in hashes]))
-        assert is_by_hash(topic.path, run(version, "p", 0, 0, len(hashes), 1, path)) is expected, hashes
 
 
 @pytest.mark.parametrize("stored", [None, 3])

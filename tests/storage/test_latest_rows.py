@@ -28,7 +28,6 @@ HELD_BY = {
     "consumer": ["consumers"],
     "page": ["pages"],
     "range": ["pages"],
-    "promotion": ["promotions"],
     "policy": ["policies", "owners"],
     "letter": ["letters"],
     "letterless": ["letterless"],

@@ -557,11 +557,10 @@ class Cursor:
         return self.is_own_delayed(position)
 
     def _place(self, position: int) -> tuple[int, int, int]:
-        """What goes by its deliver time has its place behind all that goes by position, and behind it what left it
-        before its time."""
-        if not self.is_own_delayed(position):
+        """On Key_Shared what goes by its deliver time has its place behind all that goes by position."""
+        if not self.keys or not self.is_own_delayed(position):
             return (0, 0, position)
-        return (2, 0, position) if position in self.due.apart else (1, self.delays.deliver_ms[position], position)
+        return (1, self.delays.deliver_ms[position], position)
 
     def _due_replay(self, now_ms: int) -> list[int]:
         """What goes before anything new: by position; on Shared first what came back, then what has come due, in order
@@ -584,7 +583,7 @@ class Cursor:
 
     def _is_known(self, position: int) -> bool:
         """Is the entry none that a read has to meet?"""
-        return position in self.due.passed if self.is_own_delayed(position) else self._is_kept(position)
+        return self._is_kept(position) or (self.due is not None and position in self.due.passed)
 
     def _pass_known(self, end: int) -> None:
         while self.read_position < end and self._is_known(self.read_position):

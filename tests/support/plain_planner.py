@@ -12,7 +12,6 @@ from typing import NamedTuple
 from pulsar_spark.broker.planning.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range, spliced
-from pulsar_spark.protocol.delays.delays import DUE_BASE
 from pulsar_spark.transforms.round_inputs import STATE
 from tests.support.model_widths import READ_BATCH, SMALLEST_SHARE
 
@@ -175,8 +174,7 @@ def _hand_out(
                     status=PENDING, consumer_id=row["consumer_id"], delivery_round=limits["round"], due_time=None
                 )
                 given[row["consumer_id"]] += entries[position].unacked_messages
-                met_below = limits["read_position"] if position < DUE_BASE else limits.get("due_read") or 0
-                again[row["consumer_id"]] += (position < met_below) * entries[position].unacked_messages
+                again[row["consumer_id"]] += (position < limits["read_position"]) * entries[position].unacked_messages
             in_line = in_line[width:]
     consumers = [
         ConsumerOutcome(

@@ -254,9 +254,9 @@ class SparkEngine:
         }
 
     def waits_by_deliver_time(self, topic: str, partition: int, subscription: str) -> bool:
-        """Does the subscription have a due lane?"""
+        """Does the subscription wait for deliver times?"""
         row = self.latest.cursors[CursorKey(self.topic_ids[topic], partition, subscription)]
-        return row["due_floor"] is not None
+        return row["due_since"] is not None
 
     def stats(self, topic: str, subscription: str) -> dict[str, int]:
         """What statistics say of a subscription of a topic without partitions."""
@@ -322,7 +322,7 @@ def _key_columns(keys: tuple[Key, ...] | None, index: int) -> dict:
 def _in_micros(cursor: dict) -> dict:
     """A row of a cursor with its instant as microseconds."""
     since = cursor.get("due_since")
-    return {"main_mark_delete_position": None} | cursor | {"due_since": since and to_micros(since)}
+    return cursor | {"due_since": since and to_micros(since)}
 
 
 def _instant(milliseconds: int) -> datetime:

@@ -1,6 +1,5 @@
 """What is on offer, and in which order (2.6, 2.14-2.18, 0.21)."""
 
-from pulsar_spark.protocol.delays.delays import virtual
 from pulsar_spark.transforms.acknowledge import ENTRIES
 from pulsar_spark.transforms.offer import offer_candidates
 from tests.transforms.rows import NOW, before_the_offer, held, limits, pending, unread
@@ -22,10 +21,10 @@ def test_what_came_back_then_what_came_due_then_what_is_unread(spark):
         held(1, 8, 8, "replay"),
         held(1, 9, 9, "replay", due_time=NOW + 1),
         pending(1, 10, 12),
-        unread(1, virtual(1), virtual(2), due_time=NOW),
-        held(1, virtual(7), virtual(7), "replay", due_time=NOW - 1),
-        unread(1, virtual(9), virtual(9), due_time=NOW + 1),
-    ) == [(None, 4, 2, 0), (None, 8, 1, 2), (None, virtual(7), 1, 3), (None, virtual(1), 2, 4), (None, 20, 10, 6)]
+        unread(1, 101, 102, due_time=NOW),
+        held(1, 107, 107, "replay", due_time=NOW - 1),
+        unread(1, 109, 109, due_time=NOW + 1),
+    ) == [(None, 4, 2, 0), (None, 8, 1, 2), (None, 107, 1, 3), (None, 101, 2, 4), (None, 20, 10, 6)]
 
 
 def test_on_exclusive_position_decides_alone(spark):

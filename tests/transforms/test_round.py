@@ -5,7 +5,6 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_spark.protocol.delays.delays import virtual
 from pulsar_spark.transforms.round import (
     only_acknowledges,
     plan_acknowledgements,
@@ -103,14 +102,14 @@ def test_candidates_are_dealt_out_over_consumers_in_line(spark):
         held(7, 0, 0, "pending", consumer_id="a", delivery_round=3, redelivery_count=1),
         held(7, 1, 1, "pending", consumer_id="a", delivery_round=3),
         # 8: what came due and was never offered goes behind what came back, before what is unread, limit or not
-        cursor(8, permits=5, limit=2, due_read=virtual(5)),
+        cursor(8, permits=5, limit=2),
         *turns(8, a=5),
         held(8, 3, 3, "replay"),
         unread(8, 4, 9),
-        held(8, virtual(1), virtual(1), "replay"),
-        unread(8, virtual(5), virtual(6), due_time=NOW - 1),
-        unread(8, virtual(7), virtual(7), due_time=NOW),
-        held(8, virtual(9), virtual(9), "replay", due_time=NOW - 2),
+        held(8, 101, 101, "replay"),
+        unread(8, 105, 106, due_time=NOW - 1),
+        unread(8, 107, 107, due_time=NOW),
+        held(8, 109, 109, "replay", due_time=NOW - 2),
     ]
     planned = plan_round(inputs(spark, *rows))
     expected = spark.createDataFrame(
@@ -142,9 +141,9 @@ def test_candidates_are_dealt_out_over_consumers_in_line(spark):
             state(7, 0, 0, "dead", "a", 3, 2, None, None, 1),
             given(7, 1, 1, "a", 1),
             given(8, 3, 3, "a"),
-            given(8, virtual(1), virtual(1), "a"),
-            given(8, virtual(9), virtual(9), "a"),
-            given(8, virtual(5), virtual(6), "a"),
+            given(8, 101, 101, "a"),
+            given(8, 109, 109, "a"),
+            given(8, 105, 106, "a"),
         ],
         from_arrow_schema(RESULT),
     )

@@ -1,7 +1,7 @@
 """A bundle in memory, after the latest round. It follows from committed tables (see load_bundle), so losing it costs
 only a reload."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -13,16 +13,14 @@ from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.bundle.topics import Topics
 from pulsar_spark.broker.chunks.chunked import Chunked
-from pulsar_spark.broker.committing.facts import consumer_row, policy_row, promotion_rows, waiting_request_row
+from pulsar_spark.broker.committing.facts import consumer_row, policy_row, waiting_request_row
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.cursors import Cursors
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.delay_index import DelayIndex
-from pulsar_spark.broker.delays.promotion import Promotion
 from pulsar_spark.broker.letters.waiting_letters import WaitingLetters
 from pulsar_spark.broker.requests.request import Request, places_of
 from pulsar_spark.broker.service.liveness import Liveness
-from pulsar_spark.protocol.delays.delays import DUE_BASE
 from pulsar_spark.protocol.policies.policies import TOPIC_STOPPED, policy_number, policy_text
 from pulsar_spark.protocol.subscriptions.membership import lease_end
 from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange
@@ -60,8 +58,8 @@ class Bundle(Topics):
         self.maintenance_due: int | None = None
         self.waiting_letters = WaitingLetters()
         self.delay_index = delay_index or DelayIndex(layout)
-        self.promotions: dict[tuple[str, int], Promotion] = {}
-        """Of the topic partitions that have, or had, delayed entries."""
+        self.dues_dropped: dict[tuple[str, int], int] = {}
+        """By topic partition: entries due until then are no longer in the delay index."""
 
     def keep_waiting(self, requests: list[Request]) -> list[dict]:
         """Keep these requests until the delay index is ready; returns rows for changes among those stored in a
@@ -102,15 +100,11 @@ class Bundle(Topics):
         run = next(self.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position), None)
         return run.batch_size if run else 1
 
-    def attach_chunks(self, cursor: Cursor, visible: int | None = None) -> None:
-        """Give the cursor its chunked messages, if its partition has any; *visible* is its visible mark-delete, None
-        for a new cursor."""
+    def attach_chunks(self, cursor: Cursor) -> None:
+        """Give the cursor its chunked messages, if its partition has any."""
         state, partition = self.topics[cursor.topic], cursor.key.partition
         if cursor.chunked is None and state.ledgers(partition).last_chunk_position >= 0:
-            passed = cursor.passed_mark_delete
-            cursor.chunked = Chunked(cursor, state.chunks(partition), passed if visible is None else visible)
-            if visible is None:
-                cursor.chunked.settle()
+            cursor.chunked = Chunked(cursor, state.chunks(partition))
 
     def forget_chunks(self, topics: Iterable[str]) -> None:
         """Forget chunks of these topics that no cursor needs."""
@@ -119,7 +113,7 @@ class Bundle(Topics):
                 if not groups.is_large:
                     continue
                 here = (cursor for cursor in self.cursors_of(state.topic.topic_id) if cursor.key.partition == partition)
-                needed = min((cursor.visible_mark_delete + 1 for cursor in here), default=groups.last_position + 1)
+                needed = min((cursor.mark_delete + 1 for cursor in here), default=groups.last_position + 1)
                 groups.forget_before(needed)
 
     def forget_runs(self) -> None:
@@ -127,7 +121,7 @@ class Bundle(Topics):
         for state in self.topics.values():
             firsts = dict.fromkeys(state.partitions, MAX_LONG)
             for cursor in self.cursors_of(state.topic.topic_id):
-                first = min(cursor.visible_mark_delete, cursor.mark_delete) + 1
+                first = cursor.mark_delete + 1
                 partition = cursor.key.partition
                 firsts[partition] = min(first, firsts.get(partition, first))
             for partition, ledgers in state.partitions.items():
@@ -139,59 +133,39 @@ class Bundle(Topics):
         return partial(stored_runs, self.layout.broker_table(LEDGERS.name), topic_id, partition)
 
     # Delayed entries
-    def promotion(self, state: TopicState, partition: int) -> Promotion:
-        """How far the delayed entries of a topic partition are promoted."""
-        key = state.topic.topic_id, partition
-        if key not in self.promotions:
-            self.promotions[key] = Promotion(str(state.topic.name), *key, self.delay_index)
-        return self.promotions[key]
-
-    def promoted(self) -> Iterator[tuple[TopicState, Promotion]]:
-        """Topics and their promotions, without topics that are set aside."""
-        for promotion in self.promotions.values():
-            state = self.topics.get(promotion.topic)
-            if state is not None and self.set_aside.topic(promotion.topic, promotion.topic_id) is None:
-                yield state, promotion
-
     def delayed_after(self, wall: int, topic_id: str, partition: int) -> int:
-        """The instant after which entries numbered at *wall* wait; never before what is promoted."""
-        found = self.promotions.get((topic_id, partition))
-        return wall if found is None else max(wall, found.until)
+        """The instant after which entries numbered at *wall* wait; never before what is dropped from the delay
+        index."""
+        return max(wall, self.dues_dropped.get((topic_id, partition), wall))
+
+    def note_watermarks(self) -> None:
+        """Note until when due entries are no longer needed, to drop them from the delay index after the commit."""
+        found: dict[tuple[str, int], int] = {}
+        for key, cursor in self.cursors.items():
+            if cursor.dues is not None:
+                cursor.dues.settle(cursor.entries, self.now.wall)
+                place = key.topic_id, key.partition
+                found[place] = min(cursor.dues.watermark, found.get(place, cursor.dues.watermark))
+        for place, watermark in found.items():
+            self.dues_dropped[place] = max(watermark, self.dues_dropped.get(place, watermark))
 
     def index_new(self, states: Iterable[TopicState]) -> None:
         """Add newly numbered entries of these topics to the delay index."""
         for state in states:
             for partition, runs in groupby(state.newly_delayed, key=itemgetter(0)):
                 self.delay_index.add(state, partition, [run for _, run in runs])
-                self.promotion(state, partition)
             state.newly_delayed = []
+
+    def drop_dues(self) -> None:
+        """Drop due entries that no cursor needs from the delay index; call it after the commit of the round that noted
+        them."""
+        for place, until in self.dues_dropped.items():
+            self.delay_index.drop(*place, until)
 
     def forget_delayed(self, topic_id: str) -> None:
         """Forget the delayed entries of a deleted topic."""
         self.delay_index.forget(topic_id)
-        self.promotions = {key: found for key, found in self.promotions.items() if key[0] != topic_id}
-
-    def promotion_facts(self) -> list[dict]:
-        """Rows for changed promotions; first releases numbers that no cursor needs."""
-        self.drop_numbers()
-        changed = [promotion for promotion in self.promotions.values() if promotion.is_changed]
-        return [fact for promotion in changed for fact in promotion_rows(promotion, *promotion.take_changes())]
-
-    def drop_numbers(self) -> None:
-        """Release promoted numbers that no cursor needs."""
-        changed = [promotion for promotion in self.promotions.values() if promotion.is_changed]
-        if changed:
-            needed: dict[Promotion, int] = {}
-            for lane in (cursor.due for cursor in self.cursors.values() if cursor.due):
-                first = lane.mark_delete + 1 - DUE_BASE
-                needed[lane.promotion] = min(needed.get(lane.promotion, first), first)
-            for promotion in changed:
-                promotion.drop_before(needed.get(promotion, promotion.count))
-
-    def drop_promoted(self) -> None:
-        """Drop released entries from the delay index; call it after the commit that released them."""
-        for promotion in self.promotions.values():
-            promotion.drop_from_index()
+        self.dues_dropped = {place: until for place, until in self.dues_dropped.items() if place[0] != topic_id}
 
     def is_set_aside(self, cursor: Cursor) -> bool:
         """Is the cursor, or its topic, set aside?"""

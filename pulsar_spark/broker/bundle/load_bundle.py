@@ -4,7 +4,6 @@
 import logging
 from collections.abc import Callable
 from functools import lru_cache
-from operator import itemgetter
 
 from pulsar_spark.broker.bundle.aside import Aside
 from pulsar_spark.broker.bundle.bundle import Bundle
@@ -15,14 +14,13 @@ from pulsar_spark.broker.committing.facts import BUNDLE_RANGE, policy_row, waiti
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.delay_index import DelayIndex
-from pulsar_spark.broker.delays.due_lane import DueLane
+from pulsar_spark.broker.delays.dues import Dues
 from pulsar_spark.broker.key_shared.key_shared import restore
 from pulsar_spark.broker.letters.waiting_letters import WaitingLetters
 from pulsar_spark.broker.requests.reading import read_places
 from pulsar_spark.broker.requests.request import places_of
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.acknowledgement.packing import unpacked_stretches
-from pulsar_spark.protocol.delays.delays import Checkpoint, virtual
 from pulsar_spark.protocol.delays.instants import to_micros
 from pulsar_spark.protocol.keys.key_shared import RULES
 from pulsar_spark.protocol.policies.compaction import IS_READ_COMPACTED
@@ -78,17 +76,14 @@ def load_bundle(
     for (topic_id, partition), row in latest.topics.items():
         if topic_id in by_id:
             by_id[topic_id].trimmed[partition] = row["first"] or 0
+            if row["due_since"] is not None:
+                bundle.dues_dropped[topic_id, partition] = to_micros(row["due_since"])
             by_id[topic_id].version = max(by_id[topic_id].version, row["ledger_id"])
-    for (topic_id, partition, _), row in sorted(latest.promotions.items(), key=itemgetter(0)):
-        if topic_id in by_id:
-            found = Checkpoint(row["first"], row["last"], to_micros(row["due_since"]), to_micros(row["due_time"]))
-            bundle.promotion(by_id[topic_id], partition).checkpoints.append(found)
     bundle.delay_index.retain(by_id)
     bundle.index_new(bundle.topics.values())
     for key in latest.cursors:
         if key.topic_id in by_id:
             bundle.cursors[key] = _load_cursor(bundle, latest, key)
-    bundle.drop_numbers()
     bundle.waiting_letters = WaitingLetters(latest)
     _load_waiting_requests(bundle, latest)
     return bundle
@@ -115,8 +110,7 @@ def _first_needed(latest: LatestRows) -> Callable[[str, int], int]:
     """The first position of a topic partition that a cursor has not passed; the largest without cursors."""
     firsts: dict[tuple[str, int], int] = {}
     for key, row in latest.cursors.items():
-        visible, passed = row["mark_delete_position"], row["main_mark_delete_position"]
-        first = min(visible, visible if passed is None else passed) + 1
+        first = row["mark_delete_position"] + 1
         place = key.topic_id, key.partition
         firsts[place] = min(first, firsts.get(place, first))
     return lambda topic_id, partition: firsts.get((topic_id, partition), MAX_LONG)
@@ -160,10 +154,7 @@ def _keep_unreadable(bundle: Bundle, latest: LatestRows) -> None:
 
 def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     row = latest.cursors[key]
-    visible, passed = row["mark_delete_position"], row["main_mark_delete_position"]
-    cursor = Cursor(
-        key, row["topic"], visible if passed is None else passed, row["read_position"], row["subscription_type"]
-    )
+    cursor = Cursor(key, row["topic"], row["mark_delete_position"], row["read_position"], row["subscription_type"])
     cursor.is_blocked, cursor.joined = bool(row["is_blocked"]), row["join_order"] or 0
     cursor.is_blocked_by_broker = row["status"] == BLOCKED_BY_BROKER
     cursor.reads_after = to_micros(row["due_time"]) if row["due_time"] else 0
@@ -179,11 +170,11 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     restore(cursor, row, latest.consumers[key])
     if None in latest.pages[key]:
         cursor.load_entries(latest.pages[key][None].entries)
-    else:
-        cursor.load_pages(latest.pages[key])
-    if row["due_floor"] is not None:
-        _load_due_lane(bundle, cursor, row)
-    bundle.attach_chunks(cursor, visible)
+    if row["due_since"] is not None:
+        watermark = max(to_micros(row["due_since"]), bundle.dues_dropped.get(key[:2], 0))
+        cursor.dues = Dues(bundle.delay_index, key.topic_id, key.partition, watermark)
+        cursor.dues.is_stored = True
+    bundle.attach_chunks(cursor)
     if cursor.chunked:
         _load_chunked(cursor.chunked, latest, key)
     return cursor
@@ -208,19 +199,6 @@ def _load_consumers(bundle: Bundle, cursor: Cursor, consumers: dict[str, dict]) 
             cursor.active_id = consumer_id
         lease_ms = lease_ms_of(properties.get("lease_ms"))
         bundle.lease_ms[facts["client_id"]] = min(lease_ms, bundle.lease_ms.get(facts["client_id"], lease_ms))
-
-
-def _load_due_lane(bundle: Bundle, cursor: Cursor, row: dict) -> None:
-    state = bundle.topics[cursor.topic]
-    cursor.due = DueLane(
-        cursor,
-        state,
-        bundle.promotion(state, cursor.key.partition),
-        since=to_micros(row["due_since"]),
-        floor=row["due_floor"],
-        mark_delete=virtual(row["due_mark_delete"]),
-        visible=row["mark_delete_position"],
-    )
 
 
 def _load_chunked(chunked: Chunked, latest: LatestRows, key: CursorKey) -> None:

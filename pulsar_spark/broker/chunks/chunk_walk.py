@@ -6,7 +6,7 @@ checked again. A consumer that asks for redelivery of everything gets kept-back 
 waits for its deliver time does not count.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -14,15 +14,14 @@ from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.chunks.chunked import Chunked
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.deliver_times import delayed_at
-from pulsar_spark.broker.delays.due_moves import rewrite
-from pulsar_spark.broker.gathering.affected import effective_returns, is_due, returning
+from pulsar_spark.broker.delays.waiting import waits_since
 from pulsar_spark.broker.gathering.unread_slices import honours_delays
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
-from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, Range
-from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, inside
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING
+from pulsar_spark.protocol.acknowledgement.positions import as_array, inside
 from pulsar_spark.protocol.chunks.chunk_limits import Eviction, Group, begun_too_early, evictions
-from pulsar_spark.protocol.delays.delays import AXES_END, DUE_BASE
+from pulsar_spark.protocol.entries.entry_codes import EntryState
 from pulsar_spark.storage.chunks.chunk_groups import STILL_OPEN
 
 
@@ -37,7 +36,7 @@ def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
 
 
 def _take_numbered(bundle: Bundle, draft: RoundDraft, chunked: Chunked) -> None:
-    cursor, visible = chunked.cursor, chunked.visible
+    cursor = chunked.cursor
     if chunked.released or chunked.kept_back:
         firsts, lasts = chunked.groups.units(chunked.seen, chunked.numbered - 1)
         acknowledge(draft.of(cursor), lasts[chunked.are_released(firsts)])
@@ -46,8 +45,7 @@ def _take_numbered(bundle: Bundle, draft: RoundDraft, chunked: Chunked) -> None:
             hold(draft.of(cursor), consumer_id, units[~go_by_deliver_time(bundle, cursor, units, draft.wall)])
     chunked.take_news()
     # Messages begun anew, broken or deleted no longer hold it back, even without requests for the cursor.
-    chunked.settle()
-    if chunked.visible != visible:
+    if len(chunked.settled_parts()):
         draft.of(cursor).is_changed = True
 
 
@@ -80,43 +78,42 @@ def release_until(changes: CursorDraft, last: int) -> None:
 def acknowledge(changes: CursorDraft, units: Iterable[int]) -> None:
     """Acknowledge the messages that end at *units* as expired."""
     for unit in map(int, units):
-        if unit not in changes.acks and not changes.cursor.is_done(changes.cursor.place(unit)):
+        if unit not in changes.acks and not changes.cursor.is_done(unit):
             changes.acks.add(unit, unit)
             changes.expired += 1
 
 
 def hold(changes: CursorDraft, consumer_id: str, units: np.ndarray) -> None:
     """Make messages that end at *units* pending at a consumer, without sending them."""
-    cursor = changes.cursor
+    entries = changes.cursor.entries
+    units = np.sort(units[units > entries.mark_delete])
     if not len(units):
         return
-    held = [cursor.find(unit) or Range(unit, unit, "", batch_size=1) for unit in units.tolist()]
-    taken = Positions((unit, unit) for unit in sorted(units.tolist()))
-    others = [
-        each._replace(first=first, last=last)
-        for each in cursor.ranges_between(0, AXES_END)
-        for first, last in ([(each.first, each.last)] if each.first >= DUE_BASE else taken.gaps(each.first, each.last))
-    ]
-    with_consumer = [
-        Range(unit, unit, PENDING, consumer_id, 0, each.redelivery_count or 0, None, each.ack_set, each.batch_size)
-        for unit, each in zip(units.tolist(), held)
-    ]
-    rewrite(changes, [*others, *with_consumer])
+    codes = entries.at(units)
+    for code in np.unique(codes).tolist():
+        known = entries.codes.state(code)
+        state = EntryState(
+            PENDING, consumer_id, 0, known.redelivery_count or 0, None, known.ack_set, known.batch_size or 1
+        )
+        entries.set_at(units[codes == code], entries.codes.code(state))
+    changes.rewrite()
 
 
 def go_by_deliver_time(bundle: Bundle, cursor: Cursor, positions: np.ndarray, wall: int) -> np.ndarray:
-    """Which entries at ascending *positions* are, or will become, entries of the due lane."""
+    """Which entries at ascending *positions* go out, or will, by their deliver times."""
     if not honours_delays(bundle, cursor):
         return np.zeros(len(positions), bool)
     times = delayed_at(bundle.topics[cursor.topic], cursor.key.partition, positions)
-    return times > wall if cursor.due is None else cursor.due.is_own(positions, times)
+    return times > waits_since(bundle, cursor, wall)
 
 
 class ChunkWalk:
-    """One cursor's read in one round, with regard to chunks."""
+    """One cursor's read in one round, with regard to chunks; *are_settled* says which entries are acknowledged, or
+    pending and not to come back in this round."""
 
-    def __init__(self, bundle: Bundle, changes: CursorDraft):
+    def __init__(self, bundle: Bundle, changes: CursorDraft, are_settled: Callable[[np.ndarray], np.ndarray]):
         self._bundle, self._changes, self._chunked = bundle, changes, changes.cursor.chunked
+        self._are_settled = are_settled
         self._limits = self._chunked.limits
         self._found: tuple[tuple[int, int], list[Eviction]] | None = None
 
@@ -179,23 +176,13 @@ class ChunkWalk:
         is_settled = (ends == STILL_OPEN) & chunked.are_released(firsts)
         for kept in chunked.kept_back.values():
             is_settled |= (ends == STILL_OPEN) & inside(firsts, kept)
-        is_known = (ends <= cursor.mark_delete) | inside(ends, [*self._known(), *self._changes.acks])
+        is_over = ends != STILL_OPEN
+        is_known = np.zeros(len(ends), bool)
+        is_known[is_over] = self._are_settled(ends[is_over])
         units = np.sort(ends[self._are_complete(firsts, ends) & ~is_known])
         by_deliver_time = units[go_by_deliver_time(self._bundle, cursor, units, self._bundle.now.wall)]
         is_known |= np.isin(ends, by_deliver_time)
         return is_settled | (self._are_complete(firsts, ends) & is_known)
-
-    def _known(self) -> Iterator[tuple[int, int]]:
-        """Stretches acknowledged, or pending and not returned in this round."""
-        changes, now = self._changes, self._bundle.now.own
-        leaving = returning(changes, now)
-        held = [each for each in changes.cursor.ranges_between(0, DUE_BASE) if each.status in (ACKNOWLEDGED, PENDING)]
-        back = Positions(each[:2] for each in effective_returns(changes, held) if each.due_time <= now)
-        for each in held:
-            if each.status == ACKNOWLEDGED:
-                yield each.first, each.last
-            elif each.consumer_id not in leaving and not is_due(each, now):
-                yield from back.gaps(each.first, each.last)
 
 
 def _columns(found: list[Eviction]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,8 +1,8 @@
 """What a cursor keeps of chunked messages.
 
 The entry of a message's last chunk, its *unit*, stands for all chunks in the plan. Earlier chunks, and those of
-incomplete messages, are *parts*, which the main lane passes over. The visible mark-delete stays before the first chunk
-of a message that is incomplete or unacknowledged.
+incomplete messages, are *parts*, which a read passes over. A part is acknowledged with its message, so mark-delete
+stays before the first chunk of a message that is incomplete or unacknowledged.
 
 An incomplete message is **released** (acknowledged whatever follows) if it expired or there were too many. It is **kept
 back** from a consumer whose limits it exceeds (see chunk_walk), and pending there once complete. Rules: semantics
@@ -16,11 +16,11 @@ from typing import Protocol
 import numpy as np
 
 from pulsar_spark.broker.cursors.consumer import Consumer
-from pulsar_spark.broker.delays.due_lane import DueLane
 from pulsar_spark.protocol.acknowledgement.packing import packed_pairs
 from pulsar_spark.protocol.acknowledgement.positions import Positions, inside
 from pulsar_spark.protocol.chunks.chunk_limits import ChunkLimits
-from pulsar_spark.protocol.chunks.chunking import mark_delete_below
+from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, PART_CODE
+from pulsar_spark.protocol.entries.entry_map import EntryMap
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 
 
@@ -29,15 +29,11 @@ class ChunkedCursor(Protocol):
 
     active_id: str | None
     consumers: dict[str, Consumer]
-    due: DueLane | None
+    entries: EntryMap
+    mark_delete: int
 
     @property
     def is_single_active(self) -> bool: ...
-
-    @property
-    def passed_mark_delete(self) -> int: ...
-
-    def is_done(self, place: int) -> bool: ...
 
 
 class Chunked:
@@ -47,13 +43,12 @@ class Chunked:
     begins. Messages completed before ``seen`` have their state; before ``walked``, limits were applied.
     """
 
-    def __init__(self, cursor: ChunkedCursor, groups: ChunkGroups, visible: int):
-        self.cursor, self.groups, self.visible, self.seen = cursor, groups, visible, 0
+    def __init__(self, cursor: ChunkedCursor, groups: ChunkGroups):
+        self.cursor, self.groups, self.seen = cursor, groups, 0
         self._rewritten = groups.rewritten
         self.released = Positions()
         self.kept_back: dict[str, Positions] = {}
-        self.walked = visible + 1
-        self._needed: tuple[tuple, int | None] | None = None
+        self.walked = cursor.mark_delete + 1
         self._expiry: tuple[tuple, int | None] | None = None
 
     @property
@@ -87,12 +82,21 @@ class Chunked:
     def begin_anew(self, consumer_id: str | None = None) -> None:
         """Read unacknowledged messages again: consumers changed, or this one gets everything again."""
         self.kept_back.pop(consumer_id, None)
-        self.walked = min(self.walked, self.visible + 1)
+        self.walked = min(self.walked, self.cursor.mark_delete + 1)
 
     def move(self, target: int) -> None:
-        """Follow the cursor to *target*; whatever ends there or later is delivered."""
-        self.released, self.kept_back, self.walked = Positions(), {}, target
-        self.settle()
+        """Give the cursor a map that begins at *target*; whatever ends there or later is delivered."""
+        self.released, self.kept_back = Positions(), {}
+        self.cursor.entries = entries = EntryMap(target - 1)
+        firsts, _ = self.groups.units(target, self.groups.end - 1)
+        begun = np.concatenate([firsts, self.groups.open().firsts])
+        begun = begun[begun < target]
+        if len(begun):
+            first = int(begun.min())
+            self.cursor.entries = entries = EntryMap(first - 1)
+            entries.set_span(first, target - 1, ACKNOWLEDGED_CODE)
+            entries.set_at(self.groups.members(begun, target), PART_CODE)
+        self.walked = target
 
     def next_expiry(self) -> int | None:
         """When the next incomplete message expires."""
@@ -136,43 +140,31 @@ class Chunked:
     # After a round
 
     def settle(self) -> None:
-        """Compute the visible mark-delete after a round."""
+        """Let the parts be acknowledged that no message needs any more."""
         if self.released or self.kept_back:
             self._prune()
-        due = self.cursor.due
-        if due is not None and due.promotion.is_ready:
-            due.settle()  # after a start it is known only up to the visible one
-        passed = self.cursor.passed_mark_delete
-        found = [self._first_open(), self._first_unacknowledged(passed)]
-        self.visible = mark_delete_below(passed, min((first for first in found if first is not None), default=None))
-        self.walked = max(self.walked, self.visible + 1)
+        self.walked = max(self.walked, self.cursor.mark_delete + 1)
+        self.cursor.entries.set_at(self.settled_parts(), ACKNOWLEDGED_CODE)
 
-    def _first_open(self) -> int | None:
-        key = self.groups.changes, tuple(self.released)
-        if self._needed is None or self._needed[0] != key:
-            firsts = self.groups.open().firsts
-            firsts = firsts[~self.are_released(firsts)]
-            self._needed = (self.groups.changes, tuple(self.released)), int(firsts[0]) if len(firsts) else None
-        return self._needed[1]
-
-    def _first_unacknowledged(self, passed: int) -> int | None:
-        """Where the first unacknowledged message begins that ends after *passed*."""
-        firsts, lasts = self.groups.units(passed + 1, self.groups.end - 1)
-        is_ahead = firsts <= passed
-        firsts, lasts = firsts[is_ahead], lasts[is_ahead]
-        return next((int(firsts[at]) for at in np.argsort(firsts) if not self._is_done(int(lasts[at]))), None)
-
-    def _is_done(self, unit: int) -> bool:
-        cursor = self.cursor
-        if cursor.due is not None and len(cursor.due.own_between(unit, unit)):
-            return not len(cursor.due.unfinished_between(unit, unit))
-        return cursor.is_done(unit)
+    def settled_parts(self) -> np.ndarray:
+        """Where the parts lie that a read passed and that no incomplete or unacknowledged message needs."""
+        entries = self.cursor.entries
+        positions = entries.where([PART_CODE], 0, entries.end - 1)
+        if not len(positions):
+            return positions
+        firsts, which = np.unique(self.groups.begins(positions), return_inverse=True)
+        is_needed = np.isin(firsts, self.groups.open().firsts) & ~self.are_released(firsts)
+        ends = self.groups.ends(firsts)
+        order = np.argsort(ends)
+        codes = np.empty(len(ends), np.int32)
+        codes[order] = entries.at(ends[order])
+        is_done = np.isin(codes, entries.codes.acknowledged)
+        return positions[~(is_needed | (ends >= 0) & ~is_done)[which]]
 
     def with_parts(self, acknowledged: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """The ordered stretches *acknowledged*, joined with parts after the visible mark-delete."""
-        passed, end = self.cursor.passed_mark_delete, self.groups.end
-        found = Positions([(self.visible + 1, passed)])
-        for first, last in merge(acknowledged, self.groups.parts(passed + 1, end - 1)):
+        """The ordered stretches *acknowledged*, joined with parts after mark-delete."""
+        found = Positions()
+        for first, last in merge(acknowledged, self.groups.parts(self.cursor.mark_delete + 1, self.groups.end - 1)):
             found.add(first, last)
         return iter(found)
 

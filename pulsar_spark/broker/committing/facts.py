@@ -4,14 +4,13 @@ Missing columns are null, and round_rows adds ``round``. table_specs.CURSOR_LEDG
 storage.cursor_ledger knows which row replaces which.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.acknowledgement.packing import packed_stretches
-from pulsar_spark.protocol.delays.delays import Checkpoint, number_at
 from pulsar_spark.protocol.policies.compaction import IS_READ_COMPACTED
 from pulsar_spark.protocol.redelivery.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
 from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
@@ -21,7 +20,6 @@ from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.bundle.topic_state import TopicState
-    from pulsar_spark.broker.delays.promotion import Promotion
     from pulsar_spark.broker.requests.request import Request
 
 _TEXT = 2000
@@ -54,8 +52,9 @@ def round_row(
     )
 
 
-def topic_rows(state: "TopicState") -> list[dict]:
-    """One row per partition of a topic: how far it is numbered and trimmed."""
+def topic_rows(state: "TopicState", dues_dropped: Mapping[tuple[str, int], int]) -> list[dict]:
+    """One row per partition of a topic: how far it is numbered and trimmed, and by *dues_dropped* until when due
+    entries are no longer in the delay index."""
     return [
         dict(
             kind="topic",
@@ -65,6 +64,7 @@ def topic_rows(state: "TopicState") -> list[dict]:
             ledger_id=state.version,
             end_position=state.end_position(partition),
             first=state.first_position(partition),
+            due_since=dues_dropped.get((state.topic.topic_id, partition)),
         )
         for partition in state.topic.partition_indexes
     ]
@@ -77,14 +77,12 @@ def removed_topic_row(state: "TopicState") -> dict:
 
 def cursor_row(cursor: Cursor) -> dict:
     """One row per cursor, without its ranges and consumers."""
-    rules, due = cursor.key_shared.properties() if cursor.key_shared else {}, cursor.due
+    rules = cursor.key_shared.properties() if cursor.key_shared else {}
     view = [(IS_READ_COMPACTED, "true")] * cursor.reads_compacted
-    of_due_lane = due and dict(due_mark_delete=number_at(due.mark_delete), due_floor=due.floor, due_since=due.since)
     return dict(
         _of(cursor, "cursor"),
-        **(of_due_lane or {}),
-        main_mark_delete_position=cursor.mark_delete if due or cursor.chunked else None,
-        mark_delete_position=cursor.visible_mark_delete,
+        due_since=cursor.dues and cursor.dues.watermark,
+        mark_delete_position=cursor.mark_delete,
         chunks=packed_stretches(cursor.chunked and cursor.chunked.released),
         read_position=cursor.read_position,
         subscription_type=cursor.subscription_type,
@@ -99,18 +97,6 @@ def cursor_row(cursor: Cursor) -> dict:
         msg_out_counter=cursor.msg_out_counter,
         msg_redeliver_counter=cursor.msg_redeliver_counter,
     )
-
-
-def promotion_rows(promotion: "Promotion", checkpoints: Iterable[Checkpoint], gone: Iterable[int]) -> list[dict]:
-    """One row per checkpoint of a topic partition: the entries of the numbers first..last."""
-    same = dict(kind="promotion", topic=promotion.topic, topic_id=promotion.topic_id, partition=promotion.partition)
-    return [
-        *(dict(same, first=first, is_removed=True) for first in gone),
-        *(
-            dict(same, first=each.first, last=each.last, due_since=each.after, due_time=each.until)
-            for each in checkpoints
-        ),
-    ]
 
 
 def removed_cursor_row(cursor: Cursor) -> dict:

@@ -8,12 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.broker.committing.facts import removed_page_row
-from pulsar_spark.broker.cursors.pages import Page
+from pulsar_spark.broker.chunks.chunked import Chunked
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from pulsar_spark.protocol.acknowledgement.packed_ranges import TAIL, PackedRanges, joined, used_numbers
-from pulsar_spark.protocol.delays.delays import is_virtual, lane_name
 from pulsar_spark.protocol.entries.entry_ranges import StateRows, join_acknowledged, state_rows
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.ledgers.packed_columns import null_column
@@ -25,7 +23,7 @@ _BLOCK_ROWS = 65_536
 class PageRows(NamedTuple):
     """The ranges of a cursor's page, by position, one row each.
 
-    ``lane`` names its lane, if any. By first place, ``positions`` has the entries that ranges mean, if not all between
+    By first place, ``positions`` has the entries that ranges mean, if not all between
     their ends, and ``chunks`` the packed chunked messages in deliveries. ``has_row`` adds the page's own row, which is
     otherwise among the facts.
     """
@@ -34,7 +32,6 @@ class PageRows(NamedTuple):
     topic: str
     page: int | None
     ranges: Sequence[Range]
-    lane: str | None = None
     positions: Mapping[int, np.ndarray] | None = None
     chunks: Mapping[int, bytes | None] | None = None
     has_row: bool = False
@@ -54,45 +51,32 @@ class RoundRows:
     def add_entries(self, cursor: Cursor, said: StateRows) -> None:
         """Add rows that replace what was said of their entries."""
         if said.ranges:
-            self.pages.append(PageRows(cursor.key, cursor.topic, None, said.ranges, positions=said.positions))
+            self.pages.append(
+                PageRows(
+                    cursor.key,
+                    cursor.topic,
+                    None,
+                    said.ranges,
+                    positions=said.positions,
+                    chunks=cursor.chunked and self._chunks_in(cursor.chunked, said),
+                )
+            )
+
+    def _chunks_in(self, chunked: Chunked, said: StateRows) -> dict[int, bytes | None]:
+        """The packed chunked messages in ranges delivered in this round, by first position."""
+        return {
+            range_.first: chunked.packed_at(said.positions[range_.first])
+            if range_.first in said.positions
+            else chunked.packed_between(range_.first, range_.last)
+            for range_ in said.ranges
+            if self._is_delivered(range_)
+        }
 
     def add_map(self, cursor: Cursor) -> None:
         """Add all that is known of the entries of a cursor."""
         entries = cursor.entries
         join_acknowledged(entries)
         self.add_entries(cursor, state_rows(entries.everything(), entries.codes, entries.mark_delete))
-
-    def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
-        self.facts += [removed_page_row(cursor, first) for first in gone]
-        self.pages += [
-            PageRows(
-                cursor.key,
-                cursor.topic,
-                page.first,
-                page.held,
-                lane_name(page.first),
-                self._positions(cursor, page) if is_virtual(page.first) else None,
-                self._chunks(cursor, page.held),
-                has_row=True,
-            )
-            for page in changed
-        ]
-
-    def _positions(self, cursor: Cursor, page: Page) -> dict[int, np.ndarray]:
-        """The positions of due lane ranges delivered in this round."""
-        return {held.first: cursor.due.positions_of(held) for held in page.held if self._is_delivered(held)}
-
-    def _chunks(self, cursor: Cursor, ranges: Iterable[Range]) -> dict[int, bytes | None] | None:
-        """The packed chunked messages in ranges delivered in this round."""
-        if cursor.chunked is None:
-            return None
-        return {
-            held.first: cursor.chunked.packed_at(cursor.due.positions_of(held))
-            if is_virtual(held.first)
-            else cursor.chunked.packed_between(held.first, held.last)
-            for held in ranges
-            if self._is_delivered(held)
-        }
 
     def _is_delivered(self, held: Range) -> bool:
         return held.status == PENDING and held.delivery_round == self.number
@@ -168,11 +152,11 @@ def _rows_of_pages(
 ) -> pa.Table:
     """Rows of one kind, *counts* for each page, with *columns*."""
     runs, of_runs, end = [], [], 0
-    for (topic, key, lane), alike in groupby(pages, attrgetter("topic", "key", "lane")):
+    for (topic, key), alike in groupby(pages, attrgetter("topic", "key")):
         first, end = end, end + sum(1 for _ in alike)
-        runs.append((topic, *key, lane))
+        runs.append((topic, *key))
         of_runs.append(sum(counts[first:end]))
-    of_places = dict(zip(("topic", *CursorKey._fields, "lane"), zip(*runs)))
+    of_places = dict(zip(("topic", *CursorKey._fields), zip(*runs)))
     same, rows = {"round": round_number, "kind": kind}, sum(counts)
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:

@@ -1,14 +1,7 @@
 """Snapshot rounds hold all latest rows, so readers may start there."""
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.committing.facts import (
-    cursor_row,
-    policy_row,
-    promotion_rows,
-    set_aside_row,
-    topic_rows,
-    waiting_request_row,
-)
+from pulsar_spark.broker.committing.facts import cursor_row, policy_row, set_aside_row, topic_rows, waiting_request_row
 from pulsar_spark.broker.committing.round_rows import RoundRows
 from pulsar_spark.broker.requests.request import places_of
 
@@ -26,8 +19,7 @@ def is_snapshot_due(bundle: Bundle, number: int) -> bool:
         return bundle.has_lost_topics
     cursors = bundle.cursors.values()
     ranges = AS_RANGES * sum(1 + len(cursor.consumers) for cursor in cursors)
-    ranges += sum(int(cursor.pages.sizes.sum()) for cursor in cursors)
-    ranges += sum(cursor.entries.stretches for cursor in cursors if cursor.entries is not None)
+    ranges += sum(cursor.entries.stretches for cursor in cursors)
     return number % (SNAPSHOT_EVERY * max(1, ranges // RANGES_A_SNAPSHOT)) == 0
 
 
@@ -42,17 +34,14 @@ def everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     ]
     whole.facts += [set_aside_row(entry) for entry in bundle.set_aside.values()]
     whole.facts += [waiting_request_row(*place) for place in places_of(bundle.waiting_requests)]
+    bundle.note_watermarks()
     for state in bundle.topics.values():
-        whole.facts += topic_rows(state)
-    for promotion in bundle.promotions.values():
-        whole.facts += promotion_rows(promotion, promotion.checkpoints, ())
+        whole.facts += topic_rows(state, bundle.dues_dropped)
     for cursor in bundle.cursors.values():
         whole.facts.append(cursor_row(cursor))
         whole.facts += [
             bundle.consumer_row(cursor, consumer, with_ranges=True) for consumer in cursor.consumers.values()
         ]
-        whole.add_pages(cursor, [page for page in cursor.pages if page.held], [])
-        if cursor.entries is not None:
-            cursor.entries.rest()
-            whole.add_map(cursor)
+        cursor.entries.rest()
+        whole.add_map(cursor)
     return whole

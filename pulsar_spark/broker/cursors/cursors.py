@@ -1,8 +1,8 @@
 """The cursors of a bundle, and which of them rest. Cursors at rest cost a round nothing.
 
 A cursor rests if it has no work before an instant by either clock, or before new entries if a consumer could take them.
-Requests, drafts, policies and a clock set back wake it; in doubt it is woken. A cursor with a due lane, chunks, or
-recently joined consumers (3.2.3) never rests.
+Requests, drafts, policies and a clock set back wake it; in doubt it is woken. A cursor that met delayed entries or
+chunks, or has recently joined consumers (3.2.3), never rests.
 """
 
 import heapq
@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pulsar_spark.broker.bundle.clock import Instant
-from pulsar_spark.broker.cursors.pages import NEVER
 from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 
 FEW = 1000
+NEVER = MAX_LONG
 
 
 class _Rest(NamedTuple):

@@ -8,7 +8,7 @@ from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.committing.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.delays.due_moves import stop_waiting, wait_again
+from pulsar_spark.broker.delays.waiting import stop_waiting, wait_again
 from pulsar_spark.broker.gathering.unread_slices import honours_delays
 from pulsar_spark.broker.key_shared.key_shared import Newcomer, newcomer_of, refusal_of, release_hashes, take_in
 from pulsar_spark.broker.requests.drafts import CursorDraft, Removed

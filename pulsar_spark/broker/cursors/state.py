@@ -1,20 +1,18 @@
-"""What the broker keeps in memory between rounds: the cursors of its bundle and their consumers. Entries are in
-a map (protocol.entries), or in ranges by page (see pages)."""
+"""What the broker keeps in memory between rounds: a cursor of its bundle, with its consumers and the map of its entries
+(protocol.entries)."""
 
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pulsar_spark.broker.cursors.consumer import Consumer
-from pulsar_spark.broker.cursors.paged_ranges import PagedRanges
-from pulsar_spark.broker.cursors.pages import NEVER, Pages
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays.delays import DUE_BASE
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, EntryState
 from pulsar_spark.protocol.entries.entry_map import EntryMap
-from pulsar_spark.protocol.entries.entry_ranges import put_ranges
+from pulsar_spark.protocol.entries.entry_ranges import ranges_of
 from pulsar_spark.protocol.keys.hash_ranges import OwnedRange
 from pulsar_spark.protocol.keys.kept_owners import kept_properties
 from pulsar_spark.protocol.keys.key_shared import KeySharedRules
@@ -22,8 +20,12 @@ from pulsar_spark.protocol.keys.selectors import Selector
 from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED, SINGLE_ACTIVE
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 
+if TYPE_CHECKING:
+    from pulsar_spark.broker.chunks.chunked import Chunked
+    from pulsar_spark.broker.delays.dues import Dues
 
-class Cursor(PagedRanges):
+
+class Cursor:
     """A subscription on one partition.
 
     On Key_Shared with consumers, ``key_shared`` has the rules the first one fixed, ``selector`` the owners of hashes,
@@ -33,7 +35,16 @@ class Cursor(PagedRanges):
     def __init__(
         self, key: CursorKey, topic: str, mark_delete: int, read_position: int, subscription_type: str | None = None
     ):
-        super().__init__(mark_delete, read_position)
+        self.mark_delete, self.read_position = mark_delete, read_position
+        self.entries = EntryMap(mark_delete)
+        self.unacked = Counter()
+        """Unacknowledged messages, by consumer."""
+        self.dues: Dues | None = None
+        """What comes due for it, once it has met delayed entries."""
+        self.chunked: Chunked | None = None
+        """What it keeps of chunked messages, on a topic partition that has any."""
+        self.changes = 0
+        """Counts up with each change of its map."""
         self.key, self.topic, self.subscription_type = key, topic, subscription_type
         self.consumers: dict[str, Consumer] = {}
         self.active_id: str | None = None
@@ -112,32 +123,22 @@ class Cursor(PagedRanges):
         """How often an entry may come back; 0 without a dead letter policy."""
         return int(self.dead_letters.get("max_redeliver_count", 0))
 
-    @property
-    def passed_mark_delete(self) -> int:
-        """The position up to which all entries are acknowledged, delayed ones too, or parts of later messages."""
-        return self.mark_delete if self.due is None else self.due.visible
+    def ranges(self, first: int = 0, last: int | None = None) -> Iterator[Range]:
+        """What is known of the entries *first*..*last*, by default of all, by position."""
+        return iter(ranges_of(self.entries, first, last))
 
-    @property
-    def visible_mark_delete(self) -> int:
-        """The mark-delete shown to users, before waiting entries and chunks of unacknowledged messages."""
-        passed = self.passed_mark_delete
-        return passed if self.chunked is None else min(passed, self.chunked.visible)
-
-    def ranges(self) -> Iterator[Range]:
-        """Exact ranges by position, without the due lane."""
-        yield from self.ranges_between(0, DUE_BASE)
+    def find(self, position: int) -> Range | None:
+        """The range with *position*; None up to mark-delete, and if nothing is known of it."""
+        return next(self.ranges(position, position), None)
 
     def acknowledged(self) -> Iterator[tuple[int, int]]:
-        """Acknowledged stretches after the visible mark-delete, in order."""
-        if self.due:
-            found = self.due.done_stretches()
-        else:
-            found = ((held.first, held.last) for held in self.ranges() if held.status == ACKNOWLEDGED)
+        """Acknowledged stretches after mark-delete, in order."""
+        found = ((range_.first, range_.last) for range_ in self.ranges() if range_.status == ACKNOWLEDGED)
         return found if self.chunked is None else self.chunked.with_parts(found)
 
     def backlog(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Unacknowledged stretches in *first*..*last*."""
-        at = max(first, self.visible_mark_delete + 1)
+        at = max(first, self.mark_delete + 1)
         for begin, end in self.acknowledged():
             if begin > last or at > last:
                 break
@@ -147,42 +148,8 @@ class Cursor(PagedRanges):
         if at <= last:
             yield at, last
 
-    @property
-    def first_untouched(self) -> int:
-        """The position after everything that was delivered or acknowledged."""
-        if self.entries is not None:
-            return max(self.read_position, self.entries.last_known + 1)
-        pages = self.pages[: self.place_of_page(DUE_BASE)]
-        last = next((page.held[-1].last for page in reversed(pages) if page.held), -1)
-        return max(self.read_position, last + 1)
-
-    def place(self, position: int) -> int:
-        """Where the state of *position* is; virtual in the due lane."""
-        return position if self.due is None else self.due.place(position)
-
     def is_part(self, position: int) -> bool:
         return self.chunked is not None and bool(self.chunked.groups.are_parts(np.array([position]))[0])
-
-    def is_done(self, place: int) -> bool:
-        """Is the entry at *place* acknowledged?"""
-        held = self.find(place)
-        return place <= self.mark_delete or (held is not None and held.status == ACKNOWLEDGED)
-
-    def clear(self) -> list[int | None]:
-        """Drop all ranges; returns the dropped pages, None for the map of entries."""
-        dropped = [*(page.first for page in self.pages), *([] if self.entries is None else [None])]
-        self.changes += 1
-        self.pages, self.entries, self.unacked = Pages(), None, Counter()
-        return dropped
-
-    def keep_by_code(self) -> list[int | None]:
-        """Keep a map of entries from now on; returns dropped pages."""
-        entries, unacked = EntryMap(self.mark_delete), self.unacked
-        put_ranges(entries, list(self.ranges()))
-        entries.take_changes()
-        dropped = self.clear()
-        self.entries, self.unacked = entries, unacked
-        return dropped
 
     def load_entries(self, entries: EntryMap) -> None:
         """Take over a map of entries read from the table."""
@@ -209,40 +176,34 @@ class Cursor(PagedRanges):
             if state.status == status and code < len(counts) and counts[code]:
                 yield int(counts[code]), state
 
-    def keep_exact(self) -> list[int]:
-        """Keep exact ranges from now on; returns dropped pages."""
-        ranges = list(self.ranges())
-        dropped = self.clear()
-        self.replace(set(), ranges)
-        return dropped
+    @property
+    def first_untouched(self) -> int:
+        """The position after everything that was delivered or acknowledged."""
+        return max(self.read_position, self.entries.last_known + 1)
+
+    def is_done(self, position: int) -> bool:
+        """Is the entry at *position* acknowledged?"""
+        range_ = self.find(position)
+        return position <= self.mark_delete or (range_ is not None and range_.status == ACKNOWLEDGED)
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        self.changes += 1
+        self.entries, self.dues, self.unacked = EntryMap(self.mark_delete), None, Counter()
 
     def returns_at(self) -> Iterator[int]:
-        """When pending entries come back: the earliest of each page, or of each state."""
-        if self.entries is not None:
-            return (state.due_time for _, state in self._counted_states(PENDING) if state.due_time is not None)
-        dues = self.pages.returns_at.tolist() if self.pages else ()
-        return (due for due in dues if due is not None and due < NEVER)
+        """When pending entries come back."""
+        return (state.due_time for _, state in self._counted_states(PENDING) if state.due_time is not None)
 
     def replays_at(self) -> Iterator[int]:
-        """When entries may be delivered again, 0 for now: the earliest of each page, or of each state."""
-        if self.entries is not None:
-            return (state.due_time or 0 for _, state in self._counted_states(REPLAY))
-        dues = self.pages.replays_at.tolist() if self.pages else ()
-        return (due for due in dues if due is not None and due < NEVER)
+        """When entries may be delivered again, 0 for now."""
+        return (state.due_time or 0 for _, state in self._counted_states(REPLAY))
 
     def next_replay(self, wall: int) -> int | None:
-        """When, after *wall*, something may be delivered again. On Key_Shared also in pages with entries that may go
-        already, as others may own the rest."""
-        if self.is_key_shared and self.entries is None:
-            dues = (page.next_replay(wall) for page in self.pages)
-        else:
-            dues = (due for due in self.replays_at() if due > wall)
-        return min((due for due in dues if due is not None), default=None)
+        """When, after *wall*, something may be delivered again."""
+        return min((due for due in self.replays_at() if due > wall), default=None)
 
     def advance_read_position(self) -> None:
         """Move the read position to the first unread entry."""
-        if self.entries is not None:
-            at = max(self.read_position, self.mark_delete + 1)
-            self.read_position = self.entries.first_of([UNREAD_CODE], at, max(at, self.entries.end))
-            return
-        self.read_position = self.first_unknown(self.read_position)
+        at = max(self.read_position, self.mark_delete + 1)
+        self.read_position = self.entries.first_of([UNREAD_CODE], at, max(at, self.entries.end))

@@ -1,1 +1,1 @@
-"""Delayed entries: the delay index as the broker uses it, promotion, and the due lane of a cursor."""
+"""Delayed entries: the delay index as the broker uses it, and what waits or comes due for a cursor."""

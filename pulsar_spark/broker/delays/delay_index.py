@@ -206,6 +206,10 @@ class DelayIndex:
             place = self.places.find(topic_id, partition)
             return min((each.earliest - 1 for each in self._pending(place)), default=EVER)
 
+    def is_whole(self, topic_id: str, partition: int) -> bool:
+        """Does the index have all entries of a topic partition?"""
+        return self.ready_until(topic_id, partition) == EVER
+
     # Shared with the background
 
     def unindex(self, places: Collection[int]) -> None:

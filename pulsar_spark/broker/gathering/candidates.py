@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.cursors.consumer import Consumer
-from pulsar_spark.broker.cursors.pages import NEVER
+from pulsar_spark.broker.cursors.cursors import NEVER
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.delays.promotion import Promotion
 from pulsar_spark.broker.key_shared.keyed import LOOK_AHEAD
 from pulsar_spark.broker.requests.drafts import RoundDraft
 from pulsar_spark.protocol.policies.policies import DELAYED_DELIVERY_TICK_MS
@@ -31,24 +30,19 @@ def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
     wall = [due for cursor in served if (due := cursor.next_replay(now.wall)) is not None]
     wall += [due for cursor in served if cursor.chunked and (due := cursor.chunked.next_expiry()) is not None]
-    wall += _next_promotions(bundle, [cursor for cursor in served if cursor.due], now)
+    wall += _next_looks(bundle, [cursor for cursor in served if cursor.dues], now)
     own, wall = ([*dues, *([] if due is None else [due])] for dues, due in zip((own, wall), at_rest))
     return min(own, default=None), min(wall, default=None)
 
 
-def _next_promotions(bundle: Bundle, cursors: Iterable[Cursor], now: Instant) -> Iterator[int]:
-    """When entries of due lanes come due next that consumers can take; one query per topic partition."""
-    looked: set[Promotion] = set()
+def _next_looks(bundle: Bundle, cursors: Iterable[Cursor], now: Instant) -> Iterator[int]:
+    """When entries come due next for cursors with consumers that can take them."""
     for cursor in cursors:
-        if not takers_of(cursor, now.own) or not _may_take(cursor):
-            continue
-        dues = [cursor.due.next_ripe(now.wall)]
-        if cursor.due.promotion not in looked:
-            looked.add(cursor.due.promotion)
-            dues.append(
-                cursor.due.promotion.next_look(now.wall, 1000 * bundle.policy(cursor.topic, DELAYED_DELIVERY_TICK_MS))
-            )
-        yield from (due for due in dues if due is not None)
+        if takers_of(cursor, now.own) and _may_take(cursor):
+            tick = 1000 * bundle.policy(cursor.topic, DELAYED_DELIVERY_TICK_MS)
+            due = cursor.dues.next_look(now.wall, tick)
+            if due is not None:
+                yield due
 
 
 def has_work(bundle: Bundle, draft: RoundDraft) -> bool:
@@ -75,9 +69,8 @@ def takes_part(bundle: Bundle, draft: RoundDraft, cursor: Cursor, takers: Collec
     changes = draft.cursors.get(cursor.key)
     if changes is not None and changes.has_work:
         return True
-    return (cursor.due is None or cursor.due.promotion.is_ready) and (
-        any(due <= draft.now for due in cursor.returns_at())
-        or (bool(takers) and _has_candidates(bundle, cursor, takers, draft.wall))
+    return any(due <= draft.now for due in cursor.returns_at()) or (
+        bool(takers) and _has_candidates(bundle, cursor, takers, draft.wall)
     )
 
 
@@ -94,7 +87,7 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]
     else:
         until = NEVER - 1 if cursor.is_single_active else wall  # these know no deliver times (2.6)
         replays = any(due <= until for due in cursor.replays_at())
-    if cursor.due and (cursor.due.promotion.is_due(wall) or cursor.due.has_ripe(wall)):
+    if cursor.dues and cursor.dues.is_due(wall):
         return True
     return replays or (
         cursor.read_position < topic.end_position(cursor.key.partition)
@@ -104,7 +97,7 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]
 
 def let_rest(bundle: Bundle, now: Instant, cursor: Cursor, takers: Collection[Consumer]) -> None:
     """Let a cursor without work rest, unless it could get work without being woken."""
-    if cursor.due is None and cursor.chunked is None and not cursor.recently_joined:
+    if cursor.dues is None and cursor.chunked is None and not cursor.recently_joined:
         own = [*cursor.returns_at(), *([cursor.reads_after] if cursor.reads_after > now.own else [])]
         bundle.cursors.rest(
             cursor, min(own, default=None), cursor.next_replay(now.wall), waits_for_entries=bool(takers)
@@ -133,7 +126,7 @@ def _found_nothing(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer],
 
 def note_nothing_found(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> None:
     """Note that nothing was found for these consumers."""
-    dues = [cursor.next_replay(wall), cursor.due and cursor.due.promotion.next_due(wall)]
+    dues = [cursor.next_replay(wall), cursor.dues and cursor.dues.next_due(wall)]
     cursor.nothing_found_at = (
         _state(bundle, cursor, takers),
         min((due for due in dues if due is not None), default=None),
@@ -145,7 +138,6 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
     return (
         bundle.topics[cursor.topic].end_position(cursor.key.partition),
         cursor.mark_delete,
-        cursor.due and cursor.due.promotion.count,
         cursor.changes,
         cursor.selector,
         cursor.is_blocked,
@@ -154,19 +146,4 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
         cursor.key_shared,
         frozenset(taker.consumer_id for taker in takers if not taker.is_blocked),
         *(bundle.policy(cursor.topic, name) for name in LOOK_AHEAD),
-    )
-
-
-def may_catch_up(bundle: Bundle) -> bool:
-    """Is the delay index ready for a cursor or request that waited?"""
-    lanes = [cursor for cursor in bundle.cursors.awake() if cursor.due]
-    waits = {
-        (cursor.topic, cursor.key.partition, cursor.key.subscription)
-        for cursor in lanes
-        if bundle.waiting_requests and not cursor.due.promotion.is_ready
-    }
-    if any((each.topic, each.partition, each.subscription) not in waits for each in bundle.waiting_requests):
-        return True
-    return any(
-        cursor.due.is_behind and cursor.due.promotion.is_ready and not bundle.is_set_aside(cursor) for cursor in lanes
     )

@@ -13,15 +13,24 @@ import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.delays.waiting import to_wait
+from pulsar_spark.broker.gathering.coded_read import New, Read
 from pulsar_spark.broker.gathering.coded_work import CodedWork, Labelled, Listed, Stretch
 from pulsar_spark.broker.gathering.unread_run import UnreadRun
-from pulsar_spark.broker.gathering.unread_runs import MAX_ROUND_ENTRIES
-from pulsar_spark.broker.gathering.unread_slices import delayed_unread, deliver_time
+from pulsar_spark.broker.gathering.unread_slices import deliver_time
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.protocol.acknowledgement.ack_set import is_empty
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY, Range
-from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, inside
-from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, UNREAD_CODE, EntryState
+from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, inside, ranges_of
+from pulsar_spark.protocol.entries.entry_codes import (
+    ACKNOWLEDGED_CODE,
+    FIXED,
+    PART_CODE,
+    UNREAD_CODE,
+    WAITING_CODE,
+    EntryState,
+)
+from pulsar_spark.storage.delay_index.delayed import NONE_DUE, Due, in_order
 
 ONE_BY_ONE = 1 << 18
 """Acknowledged entries up to which they are looked at one by one; of more, whole stretches are counted."""
@@ -38,14 +47,6 @@ class _Returned(NamedTuple):
 
     def where(self, chosen: np.ndarray) -> "_Returned":
         return _Returned(*(column[chosen] for column in self))
-
-
-class New(NamedTuple):
-    """Entries never delivered, of one batch size and deliver time."""
-
-    part: Stretch | Listed | Labelled
-    batch_size: int
-    due_time: int | None
 
 
 class Coded:
@@ -65,22 +66,43 @@ class Coded:
         """Of :attr:`planned`, the columns of a range of the plan."""
         self.new: list[UnreadRun] = []
         self.first_new = 0
+        self._due = NONE_DUE
+        """Entries whose deliver time has come and that may be dealt, by it."""
+        self.read = Read(bundle, draft, changes, self)
         self._line: tuple[str | None, bool | None] = None, None
         """The line of the entries that are added now, and whether they are held; neither but on Key_Shared."""
 
     def plan(self) -> CodedWork:
         """Work out the rows."""
+        new = self._read_new() if self._draft.reads(self._changes) else None
+        if self._cursor.chunked is not None:  # the read may have acknowledged or kept back messages
+            for name in ("_acked", "_known", "pending"):
+                self.__dict__.pop(name, None)
         self._add_acknowledged()
-        self._add_what_may_go(self._add_what_stays())
-        return CodedWork(self._entries, self.planned, self._parts)
+        self._add_what_may_go(self._add_what_stays(), new)
+        self._pass_named()
+        settle = self._cursor.chunked and self._cursor.chunked.settle
+        return CodedWork(self._entries, self.planned, self._parts, self.read.passed, settle)
 
-    def _add_what_may_go(self, known: np.ndarray) -> None:
-        """Add the entries at *known* that may be dealt again, and those that may be dealt the first time."""
-        new = self._new_parts()
+    def _read_new(self) -> list[New]:
+        """What may be dealt the first time."""
+        return self.read.new(self._permits)
+
+    def _pass_named(self) -> None:
+        """Pass over unread entries that requests name without acknowledging them: those that wait, and parts."""
+        for span in self._changes.passed:
+            self.read.passed.append((self._entries.where([UNREAD_CODE], *span), WAITING_CODE))
+        for span in self._parts_among(self._changes.acknowledged_whole) if self._cursor.chunked else ():
+            self.read.passed.append((self._entries.where([UNREAD_CODE], *span), PART_CODE))
+
+    def _add_what_may_go(self, known: np.ndarray, new: list[New] | None) -> None:
+        """Add the entries at *known* that may be dealt again, and the *new* ones that may be dealt the first time."""
         self.first_new = self._places + int(np.searchsorted(known, self._cursor.read_position))
-        for part in self._in_dealing_order(known, new):
+        for part in self._in_dealing_order(known, new or []):
             if isinstance(part, New):
                 self._add_new(part)
+            elif part is self._due:
+                self._add_known(*part[:2])
             else:
                 self._add_known(part)
 
@@ -91,7 +113,21 @@ class Coded:
         """The stretches above mark-delete that requests acknowledge as a whole."""
         passed = self._entries.mark_delete
         spans = Positions(sorted(self._changes.acknowledged_whole))
-        return [(max(first, passed + 1), last) for first, last in spans if last > passed]
+        spans = [(max(first, passed + 1), last) for first, last in spans if last > passed]
+        if self._cursor.chunked is None or not spans:
+            return spans
+        parts = self._parts_among(spans)
+        return [gap for span in spans for gap in parts.gaps(*span)] if parts else spans
+
+    def _parts_among(self, spans: Iterable[tuple[int, int]]) -> Positions:
+        """The parts of chunked messages in *spans* that were never delivered: requests do not acknowledge them."""
+        groups, found = self._cursor.chunked.groups, Positions()
+        positions = expanded(*as_array(part for span in spans for part in groups.parts(*span)))
+        positions = np.unique(positions)
+        codes = self._entries.at(positions)
+        for span in ranges_of(positions[np.isin(codes, (UNREAD_CODE, PART_CODE))]):
+            found.add(*span)
+        return found
 
     @cached_property
     def _answered(self) -> dict[int, list[tuple[int, int]]]:
@@ -129,6 +165,18 @@ class Coded:
         found = inside(positions, self._acked) | (positions <= self._entries.mark_delete)
         for code, spans in self._answered.items():
             found |= (codes == code) & inside(positions, spans)
+        return found
+
+    def are_settled(self, positions: np.ndarray) -> np.ndarray:
+        """Which entries at *positions* are acknowledged, or pending and not to come back in this round."""
+        order = np.argsort(positions)
+        at = positions[order]
+        codes = self._entries.at(at)
+        stays = [code for code in self.pending if code not in self._leaving]
+        back = self.returned.positions[self.returned.dues <= self._draft.now]
+        is_settled = self.are_acked(at, codes) | np.isin(codes, self._entries.codes.acknowledged)
+        found = np.empty(len(at), bool)
+        found[order] = is_settled | np.isin(codes, stays) & ~np.isin(at, back)
         return found
 
     # What is known, and comes back or not
@@ -220,6 +268,7 @@ class Coded:
             comes = _union((leaving, returned.positions[returned.dues <= self._draft.now]))
             parts += [self._may_be_dealt(comes), self._offered()]
         may_go = _union(parts)
+        may_go = may_go[~np.isin(may_go, self._due.positions)] if len(self._due) else may_go
         self._add_by_code(leaving[~np.isin(leaving, may_go) & ~np.isin(leaving, returned.positions)])
         self._add_returned(returned.where(~np.isin(returned.positions, may_go)))
         return may_go
@@ -258,16 +307,26 @@ class Coded:
         self.returns.append(Return(first, last, self.pending[code].consumer_id, due, is_unseen))
 
     def _offered(self) -> np.ndarray:
-        """Where the entries lie that may be delivered again now, as many as permits allow: first by the time they
-        waited for, then by position."""
-        ripe, found, left = self._ripe(), [NO_POSITIONS], self._permits
+        """Where the entries lie that may be delivered again now and wait for no time, as many as permits allow; sets
+        those whose deliver time has come."""
+        ripe = self._ripe()
+        positions = self._where_left(ripe.pop(0, ()))[: self._permits]
+        left = self._permits - len(positions)
+        self._due = self._came_due(ripe, left).part(slice(max(left, 0)))
+        return positions
+
+    def _came_due(self, ripe: dict[int, list[int]], most: int) -> Due:
+        """At least the first *most* entries whose deliver time has come, by it: those of *ripe* codes, and those that
+        were never delivered."""
+        found, dues = [], self._cursor.dues
         for due in sorted(ripe):
-            if left <= 0:
-                break
-            positions = self._where_left(ripe[due])[:left]
-            left -= len(positions)
-            found.append(positions)
-        return np.concatenate(found)
+            positions = self._where_left(ripe[due])
+            found.append(Due(positions, np.full(len(positions), due), np.zeros(len(positions), np.int32)))
+        if dues is not None and most > 0:
+            named = sum(last - first + 1 for first, last in self._acked)  # so many of them may be acknowledged
+            found.append(dues.come_due(self._entries, self._draft.wall, most + named))
+        due = in_order(found)
+        return due.part(~inside(due.positions, self._acked)) if self._acked else due
 
     def _ripe(self) -> dict[int, list[int]]:
         """The codes of entries that may be delivered again now, by the time they waited for; 0 for none."""
@@ -284,69 +343,56 @@ class Coded:
         positions = self._entries.where(codes, 0, self._entries.end - 1)
         return positions[~self.are_acked(positions, np.full(len(positions), -1))] if self._acked else positions
 
-    def _add_known(self, positions: np.ndarray) -> None:
-        """Add the entries that may be dealt, of which something is known, by position."""
+    def _add_known(self, positions: np.ndarray, times: np.ndarray | None = None) -> None:
+        """Add the entries that may be dealt, of which something is known, or whose deliver *times* have come, in
+        dealing order."""
         if not len(positions):
             return
-        codes, first = self._entries.at(positions), self._places
+        first = self._places
         self._add_part(Listed(positions))
+        codes = self._codes_at(positions)
         at = np.searchsorted(self.returned.positions, positions)
         is_back = np.append(self.returned.positions, -1)[at] == positions
         dues = np.where(is_back, np.append(self.returned.dues, 0)[at], -1)
         unseen = is_back & np.append(self.returned.unseen, False)[at]
         is_apart = np.isin(positions, self.left_of_batches)
         runs = np.where(is_apart, np.arange(len(positions)), -1)
-        starts = _starts(codes, dues, unseen.astype(np.int64), runs)
+        sizes = np.zeros(len(positions), np.int64)
+        if times is not None:
+            ledgers = self._bundle.topics[self._cursor.topic].ledgers(self._cursor.key.partition)
+            sizes = ledgers.batch_sizes(positions)
+        starts = _starts(codes, dues, unseen.astype(np.int64), runs, sizes)
         for begin, end in zip(starts, [*starts[1:], len(positions)]):
             code, places = int(codes[begin]), (first + begin, first + end - 1)
             self._add_row(code, *places)
             if is_back[begin]:
                 self._add_return(*places, code, int(dues[begin]), bool(unseen[begin]))
             if is_apart[begin]:
-                position = int(positions[begin])
-                self.ack_sets.append((*places, self._changes.ack_sets[position]))
-                if code == UNREAD_CODE:
-                    self.new.append(self._never_delivered(position, places[0]))
+                self.ack_sets.append((*places, self._changes.ack_sets[int(positions[begin])]))
+            if code not in (UNREAD_CODE, WAITING_CODE):
+                continue
+            if times is not None:
+                self.new.append(UnreadRun(*places, int(sizes[begin]), int(times[begin]), *self._line))
+            else:
+                self.new.append(self._never_delivered(int(positions[begin]), places[0]))
+
+    def _codes_at(self, positions: np.ndarray) -> np.ndarray:
+        """The codes of the entries at *positions*, in any order."""
+        order = np.argsort(positions, kind="stable")
+        codes = np.empty(len(positions), np.int32)
+        codes[order] = self._entries.at(positions[order])
+        return codes
 
     def _never_delivered(self, position: int, place: int) -> UnreadRun:
-        """An entry that is acknowledged in part before it was delivered; a deliver time that has come is none."""
-        due = deliver_time(self._bundle, self._cursor, position)
-        due = None if (due or 0) <= self._draft.wall else due
+        """An entry that is acknowledged in part before it was delivered. A deliver time that has come is none, unless
+        the entry waited."""
+        due, waits = deliver_time(self._bundle, self._cursor, position), False
+        if due is not None and self._cursor.dues is not None:
+            waits = bool(to_wait(self._bundle, self._cursor, np.array([position]), self._draft.wall)[0])
+        due = None if (due or 0) <= self._draft.wall and not waits else due
         return UnreadRun(place, place, self._bundle.batch_size(self._cursor, position), due, *self._line)
 
     # What was never delivered
-
-    def _new_parts(self) -> list[New]:
-        """What may be delivered the first time, by position, as many entries as permits allow: parts of one batch size
-        and deliver time."""
-        cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
-        cursor.advance_read_position()
-        if topic is None or not self._draft.reads(self._changes):
-            return []
-        most, at, found = min(self._permits, MAX_ROUND_ENTRIES), cursor.read_position, []
-        end = topic.end_position(cursor.key.partition)
-        while most > 0 and at < end:
-            last = min(at + most, end) - 1
-            for new in self._unread(at, last):
-                found.append(new)
-                most -= new.part.places
-            at = last + 1
-        return found
-
-    def _unread(self, first: int, last: int) -> Iterable[New]:
-        known = delayed_unread(self._bundle, self._cursor, first, last, self._draft.wall)
-        runs = zip(*(known[name].to_pylist() for name in known.column_names))
-        is_whole = not self._has_requests(first, last) and (
-            self._entries.count([UNREAD_CODE], first, last) == last + 1 - first
-        )
-        if is_whole:
-            return [New(Stretch(last + 1 - first, first, last, UNREAD_CODE), *says) for first, last, *says in runs]
-        positions, found = self.unread(first, last), []
-        for since, until, size, due in runs:
-            begin, end = np.searchsorted(positions, (since, until + 1)).tolist()
-            if begin < end:
-                found.append(New(Listed(positions[begin:end]), size, due))
-        return found
 
     def unread(self, first: int, last: int) -> np.ndarray:
         """Where in *first*..*last* entries lie that were never delivered and that no request names."""
@@ -356,17 +402,19 @@ class Coded:
             positions = positions[~is_apart]
         return positions
 
-    def _has_requests(self, first: int, last: int) -> bool:
+    def has_requests(self, first: int, last: int) -> bool:
         """Do requests name any of the entries *first*..*last*?"""
         if any(begin <= last and end >= first for begin, end in self._acked):
             return True
         apart = self.left_of_batches
         return len(apart) > 0 and bool(((apart >= first) & (apart <= last)).any())
 
-    def _in_dealing_order(self, may_go: np.ndarray, new: list[New]) -> Iterable[np.ndarray | New]:
-        """What may come again, and what was never delivered: on Exclusive and Failover by position."""
+    def _in_dealing_order(self, may_go: np.ndarray, new: list[New]) -> Iterable[np.ndarray | Due | New]:
+        """What may come again, what has come due, and what was never delivered: on Exclusive and Failover by
+        position."""
         if not self._cursor.is_single_active:
             yield may_go
+            yield self._due
             yield from new
             return
         begin = 0
@@ -405,7 +453,7 @@ class Coded:
         self._add_row(code, self._places, self._places + places - 1)
 
     def _add_row(self, code: int, first: int, last: int) -> None:
-        if code != UNREAD_CODE:
+        if code >= len(FIXED):
             state = self._entries.codes.state(code)
             self.planned.append(Range(first, last, *state))
             self.rows.append((first, last, *state, *self._line))

@@ -5,7 +5,7 @@ The plan counts *places*: entries in the order in which they would be dealt, tho
 entries that agree are one row, wherever they lie.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import zip_longest
 from typing import NamedTuple
@@ -15,7 +15,14 @@ import numpy as np
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.entries.entry_map import UNCHANGED, EntryMap
-from pulsar_spark.protocol.entries.entry_ranges import StateRows, acknowledge_all, set_all, state_of, state_rows
+from pulsar_spark.protocol.entries.entry_ranges import (
+    StateRows,
+    acknowledge_all,
+    by_code,
+    set_all,
+    state_of,
+    state_rows,
+)
 
 _WINDOW = 1 << 20
 """Entries that are counted at a time."""
@@ -47,7 +54,7 @@ class Stretch(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """Entries at *at*, a place each, which ascend."""
+    """Entries at *at*, a place each; those never delivered ascend."""
 
     at: np.ndarray
 
@@ -82,6 +89,10 @@ class Labels:
         """Where the entries of an owner lie, ascending."""
         return np.flatnonzero(self._owners == owner) + self.first
 
+    def all_positions(self) -> np.ndarray:
+        """Where the entries of all owners lie, ascending."""
+        return np.flatnonzero(self._owners >= 0) + self.first
+
     def codes(self, of_owners: dict[int, int]) -> np.ndarray:
         """The codes of all entries, by what those of each owner get."""
         codes = np.full(len(self.counts) + 1, UNCHANGED, np.int32)  # the last is for those that are not meant
@@ -103,10 +114,19 @@ class Labelled(NamedTuple):
 
 class CodedWork:
     """What is planned for one cursor: *planned* are the ranges of places of entries of which something is known,
-    *parts* where the entries of all places lie, in order of place."""
+    *parts* where the entries of all places lie, in order of place. A read *passed* over positions, which get a code
+    unless the plan says more of them. *settle* changes what follows from the plan."""
 
-    def __init__(self, entries: EntryMap, planned: list[Range], parts: list[Stretch | Listed | Labelled]):
-        self.planned, self._entries, self._parts = planned, entries, parts
+    def __init__(
+        self,
+        entries: EntryMap,
+        planned: list[Range],
+        parts: list[Stretch | Listed | Labelled],
+        passed: Sequence[tuple[np.ndarray, int]] = (),
+        settle: Callable[[], None] | None = None,
+    ):
+        self.planned, self._entries, self._parts, self._passed = planned, entries, parts, passed
+        self._settle = settle
         self._firsts = np.cumsum([0, *(part.places for part in parts)])
 
     def acknowledged(self, ranges: Iterable[Range]) -> int:
@@ -129,8 +149,12 @@ class CodedWork:
             code = codes.code(state_of(range_))
             for number, begin, end in self._cut(range_):
                 puts.add(number, self._parts[number], begin, end, range_.status, code)
+        for positions, code in self._passed:
+            entries.set_at(positions, code)
         puts.put(self._parts)
-        changed = state_rows(entries.take_changes(), codes, entries.mark_delete)
+        if self._settle is not None:
+            self._settle()
+        changed = state_rows(entries.take_changes(), codes, entries.mark_delete, puts.dealt)
         codes.take_changes()
         codes.free(entries.counts)
         return changed._replace(ranges=[*changed.ranges, *puts.answered])
@@ -147,10 +171,12 @@ class CodedWork:
 
 
 class _Puts:
-    """What a round puts into a map. *answered* are the acknowledgements of whole deliveries."""
+    """What a round puts into a map. *answered* are the acknowledgements of whole deliveries, *dealt* the codes and
+    positions of entries that were dealt in another order than that of positions."""
 
     def __init__(self, entries: EntryMap):
         self._entries, self.answered = entries, []
+        self.dealt: list[tuple[int, np.ndarray]] = []
         self._spans: list[tuple[int, int, int]] = []
         self._scattered: list[tuple[np.ndarray, np.ndarray | int]] = []
         self._listed: dict[int, np.ndarray] = {}
@@ -176,9 +202,21 @@ class _Puts:
         """Put all that was added into the map."""
         for number, codes in self._listed.items():
             is_said = codes != UNCHANGED
-            self._scattered.append((parts[number].at[is_said], codes[is_said]))
+            at, codes = parts[number].at[is_said], codes[is_said]
+            if (at[1:] < at[:-1]).any():
+                self._note_dealt(at, codes)
+                order = np.argsort(at, kind="stable")
+                at, codes = at[order], codes[order]
+            self._scattered.append((at, codes))
         for span in self._spans:
             self._entries.set_span(*span)
         set_all(self._entries, self._scattered)
         for labels, of_owners in self._labelled.items():
             self._entries.set_window(labels.first, labels.codes(of_owners))
+
+    def _note_dealt(self, positions: np.ndarray, codes: np.ndarray) -> None:
+        """Note the entries that were dealt in another order than that of positions."""
+        for code, places in by_code(codes, np.arange(len(codes))):
+            at = positions[places]
+            if self._entries.codes.state(code).status == PENDING and (at[1:] < at[:-1]).any():
+                self.dealt.append((code, at))

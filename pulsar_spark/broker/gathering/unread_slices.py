@@ -25,13 +25,15 @@ def honours_delays(bundle: Bundle, cursor: Cursor) -> bool:
 
 def delayed_unread(bundle: Bundle, cursor: Cursor, first: int, last: int, wall: int) -> pa.Table:
     """The entries *first*..*last* for the cursor as rows of :data:`UNREAD`, by position, equal neighbours joined.
-    Deliver times up to *wall*, and of the due lane, are null."""
+    Deliver times up to *wall*, and of entries that a read passes over, are null."""
     topic = bundle.topics[cursor.topic]
     runs = topic.ledgers(cursor.key.partition).stretches(first, last)
     if not honours_delays(bundle, cursor) or not runs.has_delayed.any():
         return _joined(_rows(runs.firsts, runs.lasts, runs.batch_sizes, np.full(len(runs.firsts), NO_TIME)))
     positions, of_run, times = _due_of(topic, cursor, runs)
     times[times <= wall] = NO_TIME
+    if cursor.dues is not None:
+        times[are_delayed(times, runs.delayed_after[of_run]) & (times > cursor.dues.watermark)] = NO_TIME
     others = ~runs.has_delayed
     firsts = np.append(runs.firsts[others], positions)
     in_order = np.argsort(firsts, kind="stable")
@@ -58,9 +60,6 @@ def _due_of(topic: TopicState, cursor: Cursor, runs: Stretches) -> tuple[np.ndar
     """For entries of *runs* that may have deliver times: positions, run indexes, and times outside the due lane."""
     positions = expanded(runs.firsts[runs.has_delayed], runs.lasts[runs.has_delayed])
     of_run, times = runs.of(positions), topic.deliver_times(cursor.key.partition).at(positions)
-    if cursor.due is not None:
-        delayed = np.where(are_delayed(times, runs.delayed_after[of_run]), times, 0)
-        times[cursor.due.is_own(positions, delayed)] = NO_TIME
     return positions, of_run, times
 
 

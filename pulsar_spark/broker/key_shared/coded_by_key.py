@@ -12,7 +12,7 @@ from pulsar_spark.broker.gathering.coded_work import Labelled, Labels, Listed
 from pulsar_spark.broker.gathering.unread_slices import delayed_unread
 from pulsar_spark.broker.key_shared.keyed_codes import KeyedCodes
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
-from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE
+from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, WAITING_CODE
 from pulsar_spark.protocol.entries.entry_ranges import by_code
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY
 
@@ -31,13 +31,19 @@ class CodedByKey(Coded):
 
     @cached_property
     def _again(self) -> tuple[np.ndarray, np.ndarray]:
-        """What may be delivered again now, and for each owner the first entry left for lack of permits."""
+        """What may be delivered again now and waited for no time, and for each owner the first entry left for lack of
+        permits. Sets what has come due, which goes by until permits are used up."""
         ripe = self._ripe() if self._permits > 0 else {}
-        parts = [(self._where_left(codes), due) for due, codes in ripe.items()]
-        positions = np.concatenate([NO_POSITIONS, *(part for part, _ in parts)])
-        dues = np.repeat([due for _, due in parts], [len(part) for part, _ in parts]).astype(np.int64)
-        order = np.argsort(positions)
-        return self._keyed.again(positions[order], dues[order])
+        back, most, looked_at = self._where_left(ripe.pop(0, ())), self._permits, -1
+        while True:
+            due = self._came_due(ripe, most)
+            positions, times = np.append(back, due.positions), np.append(np.zeros(len(back), np.int64), due.times)
+            order, takes = np.argsort(positions), np.empty(len(positions), bool)
+            takes[order], beyond = self._keyed.again(positions[order], times[order])
+            if len(due) == looked_at or np.count_nonzero(takes) >= self._permits:
+                self._due = due.part(takes[len(back) :])
+                return back[takes[: len(back)]], beyond
+            most, looked_at = 4 * most, len(due)
 
     def _may_be_dealt(self, comes: np.ndarray) -> np.ndarray:
         """Those of the entries that come back now that are not held, nor wait for earlier ones of their owner."""
@@ -47,17 +53,21 @@ class CodedByKey(Coded):
     def _offered(self) -> np.ndarray:
         return self._again[0]
 
-    def _add_what_may_go(self, known: np.ndarray) -> None:
-        owners, is_unread = self._keyed.owners_of(known), self._entries.at(known) == UNREAD_CODE
+    def _read_new(self) -> Labels:
+        return self._keyed.new()
+
+    def _add_what_may_go(self, known: np.ndarray, new: Labels | None) -> None:
+        owners, is_unread = self._keyed.owners_of(known), np.isin(self._entries.at(known), (UNREAD_CODE, WAITING_CODE))
         self._add_known(known[owners == NOBODY])
         again = ~is_unread & (owners != NOBODY)
         for owner, positions in by_code(owners[again], known[again]):
             self._line = self._keyed.names[owner], False
-            self._add_known(positions)
+            self._add_known(self._keyed.in_line(positions))
         self.first_new = self._places
-        new = self._keyed.new()
+        self._add_due()
+        new = new or Labels(0, np.empty(0, np.int16))
         counts = new.counts
-        self.found_nothing = not len(self._again[0]) and not any(counts)
+        self.found_nothing = not len(self._again[0]) and not len(self._due) and not any(counts)
         runs = self._runs_of(new) if any(counts) else []
         apart = is_unread & (owners != NOBODY)
         left = dict(by_code(owners[apart], known[apart]))
@@ -69,6 +79,15 @@ class CodedByKey(Coded):
             else:
                 self._add_unread(new.positions(owner), left.get(owner, NO_POSITIONS), runs)
         self._line = _HELD
+
+    def _add_due(self) -> None:
+        """Add what has come due, owner by owner."""
+        order = np.argsort(self._due.positions)
+        owners = np.empty(len(order), np.int64)
+        owners[order] = self._keyed.owners_of(self._due.positions[order])
+        for owner, places in by_code(owners, np.arange(len(order))):
+            self._line = self._keyed.names[owner], False
+            self._add_known(self._due.positions[places], self._due.times[places])
 
     def _runs_of(self, new: Labels) -> list[tuple]:
         """The stretches of one batch size and deliver time that *new* entries lie in."""

@@ -3,7 +3,7 @@
 The owner of its hash owns an entry (protocol.keys.selectors), whose row is in that consumer's line. An entry is held
 while its hash drains, an earlier entry of the hash is to come back (protocol.keys.draining), or nobody owns it
 (semantics 2.31). Reading passes over held entries, and those whose owners take nothing, up to the look-ahead limit
-(keySharedLookAheadMsgInReplayThreshold...). Entries are kept as a map (keyed_codes) or in pages (keyed_pages).
+(keySharedLookAheadMsgInReplayThreshold...).
 """
 
 from abc import ABC, abstractmethod
@@ -92,9 +92,13 @@ class Keyed(ABC):
         """Which entries at ascending *positions* are offered again, their owners' numbers, and which are held. Returned
         entries come first, by position, then due ones."""
         owners, held = self._placed(positions)
-        in_line, takes = np.lexsort((positions, dues)), np.empty(len(positions), bool)
+        in_line, takes = np.lexsort((positions, self._times_of(positions), dues)), np.empty(len(positions), bool)
         takes[in_line] = self._within_permits(owners[in_line], ~held[in_line])
         return takes, owners, held
+
+    def _times_of(self, positions: np.ndarray) -> np.ndarray:
+        """When entries at ascending *positions* come due, for their order in line; 0 for those without a time."""
+        return np.zeros(len(positions), np.int64)
 
     def _stretches(self, positions: np.ndarray) -> tuple[np.ndarray, pa.Table]:
         """For each new entry at ascending *positions* the index of its row; and these rows (unread_slices.UNREAD)."""
@@ -162,14 +166,10 @@ class Keyed(ABC):
 
     def _held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
         """Which entries wait: by place in line for draining hashes, by position for the rule of 3.2.3."""
-        due = self._cursor.due
-        if due is not None and isinstance(self._waits, RecentlyJoined):
-            positions = due.positions_at(positions)
         return self._waits.are_waiting(positions, hashes, owners)
 
     def _hashes_at(self, positions: np.ndarray) -> np.ndarray:
-        due = self._cursor.due
-        return self._hashes.at(positions) if due is None else due.hashes_at(positions, self._hashes)
+        return self._hashes.at(positions)
 
     def _is_acknowledged(self, positions: np.ndarray) -> np.ndarray:
         return inside(positions, self._changes.acknowledged_whole)

@@ -6,13 +6,15 @@ import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.delays.deliver_times import delayed_at
 from pulsar_spark.broker.gathering.coded import Coded
+from pulsar_spark.broker.gathering.coded_read import MAX_ROUND_ENTRIES
 from pulsar_spark.broker.gathering.coded_work import Labels
-from pulsar_spark.broker.gathering.unread_runs import MAX_ROUND_ENTRIES
 from pulsar_spark.broker.key_shared.keyed import NO_HASHES, NO_POSITIONS, Keyed
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.protocol.keys.draining import Out
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
 
 
 class KeyedCodes(Keyed):
@@ -24,6 +26,8 @@ class KeyedCodes(Keyed):
         self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer], coded: Coded
     ):
         self._coded = coded
+        self._met: list[np.ndarray] = []
+        """Where the entries lie that the read looked at, and did not pass over."""
         super().__init__(bundle, draft, changes, takers, changes.cursor.selector)
 
     @property
@@ -33,6 +37,9 @@ class KeyedCodes(Keyed):
 
     def new(self) -> Labels:
         """The entries to deliver the first time, labelled with their owners' numbers."""
+        if self._permits:
+            self._cursor.advance_read_position()
+            self._coded.read.begin()
         first, end, parts = 0, 0, []
         for positions, owners in self._new_entries():
             if not len(positions):
@@ -45,16 +52,45 @@ class KeyedCodes(Keyed):
                 here[positions - end] = owners
             parts.append(here)
             end += len(here)
-        return Labels(first, np.concatenate(parts) if parts else np.empty(0, np.int16))
+        found = Labels(first, np.concatenate(parts) if parts else np.empty(0, np.int16))
+        if self._coded.read.is_with_passed:
+            self._coded.read.cut(self._end_of_read(found))
+        return found
+
+    def _end_of_read(self, new: Labels) -> int:
+        """Where the read ends that takes *new* entries: before the first one that it leaves, unless it takes a later
+        one."""
+        taken = new.all_positions()
+        ends = taken[-1:]
+        if len(taken) < sum(self._permits.values()):
+            met = np.concatenate([NO_POSITIONS, *self._met])
+            left = met[~np.isin(met, taken)]
+            if not len(left):
+                return MAX_LONG
+            ends = np.append(ends, left[0])
+        return int(ends.max()) if len(ends) else -1
+
+    def in_line(self, positions: np.ndarray) -> np.ndarray:
+        """Ascending *positions* in the order in which their entries stand in line."""
+        return positions[np.argsort(self._times_of(positions), kind="stable")]
+
+    def _times_of(self, positions: np.ndarray) -> np.ndarray:
+        if self._cursor.dues is None:
+            return np.zeros(len(positions), np.int64)
+        return delayed_at(self._bundle.topics[self._cursor.topic], self._cursor.key.partition, positions)
+
+    def _held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+        times = self._times_of(positions) if self._waits.depends_on_hashes else 0
+        return self._waits.are_waiting(positions, hashes, owners, times)
 
     def again(self, positions: np.ndarray, dues: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Those of the entries at ascending *positions*, which waited until *dues*, to deliver again; and the first one
-        of each owner that is left for lack of permits."""
+        """Which of the entries at ascending *positions*, which waited until *dues*, to deliver; and the first one of
+        each owner that waited for no time (0) and is left for lack of permits."""
         takes, owners, held = self._offered(positions, dues)
         beyond = np.full(len(self.names) + 1, np.iinfo(np.int64).max)  # the last is for entries without an owner
-        left = ~takes & ~held
+        left = ~takes & ~held & (dues == 0)
         np.minimum.at(beyond, owners[left], positions[left])
-        return positions[takes], beyond
+        return takes, beyond
 
     def owners_of(self, positions: np.ndarray) -> np.ndarray:
         """The number of the owner that each entry may go to; NOBODY where it is held, or the owner takes nothing."""
@@ -97,7 +133,8 @@ class KeyedCodes(Keyed):
         hashes = self._hashes_at(positions)
         is_elsewhere = self._owners.of(hashes) != holders
         counts = is_elsewhere | (comes > 0)
-        return Out(hashes[counts], positions[counts], is_elsewhere[counts])
+        positions = positions[counts]
+        return Out(hashes[counts], positions, is_elsewhere[counts], self._times_of(positions))
 
     def _elsewhere(self) -> np.ndarray:
         """Where pending entries lie that others than their owners have, and perhaps some more. No entry gets there
@@ -121,7 +158,10 @@ class KeyedCodes(Keyed):
         return positions
 
     def _unknown(self, first: int, last: int) -> np.ndarray:
-        return self._coded.unread(first, last)
+        positions = self._coded.read.pass_over(self._coded.unread(first, last), last)
+        if self._coded.read.is_with_passed:
+            self._met.append(positions)
+        return positions
 
     def _look_ahead(self) -> int:
         return self._look_ahead_limit() if self._cursor.has_unacked_limits else 0

@@ -76,7 +76,7 @@ class LetterRequests(Acknowledgements):
         self, draft: CursorDraft, position: int, request: Request, reconsume_later: ReconsumeLater, index: int
     ) -> dict:
         cursor = draft.cursor
-        range_, batch_size = cursor.find(cursor.place(position)), self.bundle.batch_size(cursor, position)
+        range_, batch_size = cursor.find(position), self.bundle.batch_size(cursor, position)
         return put_off_letter_row(
             cursor,
             request,

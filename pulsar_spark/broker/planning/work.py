@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.broker.gathering.affected import Affected
+from pulsar_spark.broker.gathering.coded_work import CodedWork
 from pulsar_spark.broker.requests.drafts import CursorDraft
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.transforms.round_inputs import KINDS, SCHEMA
@@ -51,11 +51,11 @@ class Rows:
 
 
 class Work(NamedTuple):
-    """What to plan: rows of transforms.round_inputs, the cursor of each number, and which of its ranges they hold."""
+    """What to plan: rows of transforms.round_inputs, the cursor of each number, and the entries they stand for."""
 
     rows: pa.Table
     cursors: list[CursorDraft]
-    affected: list[Affected]
+    affected: list[CodedWork]
 
     def __bool__(self) -> bool:
         return bool(self.cursors)

@@ -3,8 +3,10 @@ it is computed here. Rules: semantics 3.11-3.20, 4.15, 4.16, 4.21."""
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.delays.rescheduling import reschedule, waiting
+from pulsar_spark.broker.delays.waiting import reschedule, waiting
 from pulsar_spark.broker.requests.admission import MOST_DELAY_MS
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return
 from pulsar_spark.broker.requests.request import Request
@@ -14,7 +16,7 @@ from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND, IS_UNSEEN, SINCE_ROUND, UNSEEN
 from pulsar_spark.protocol.acknowledgement.packing import named_positions
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
-from pulsar_spark.protocol.delays.delays import CANCEL, DELIVER_AT_MS, MAX_MS, POSITIONS, position_of
+from pulsar_spark.protocol.delays.delays import CANCEL, DELIVER_AT_MS, MAX_MS, POSITIONS
 from pulsar_spark.protocol.request_properties import is_true
 from pulsar_spark.protocol.subscriptions.membership import allows_cumulative
 
@@ -46,7 +48,7 @@ class Acknowledgements(RequestHandler):
             return None
         if first != last:
             raise InvalidMessage(f"ack set for positions {first} to {last}: an ack set is for one entry")
-        if first <= cursor.passed_mark_delete or cursor.is_part(first):
+        if first <= cursor.mark_delete or cursor.is_part(first):
             return None
         self.check_ack_set(cursor, first, request.ack_set)
         draft.ack_sets[first] = ack_sets.intersect(self.kept_ack_set(draft, first), request.ack_set)
@@ -55,10 +57,10 @@ class Acknowledgements(RequestHandler):
     def _cancel(self, cursor: Cursor, request: Request) -> str:
         """Acknowledge the named entries that wait for their deliver time; returns their number."""
         draft = self.draft.of(cursor)
-        places = self._waiting(draft, request)
-        for first, last in ranges_of(sorted(map(position_of, places))):
+        positions = self._waiting(draft, request)
+        for first, last in ranges_of(positions):
             draft.acks.add(first, last)
-        return str(len(places))
+        return str(len(positions))
 
     def reschedule(self, request: Request) -> str:
         """Give the named entries that wait for their deliver time another one; returns their number."""
@@ -66,27 +68,23 @@ class Acknowledgements(RequestHandler):
         self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
         due_time = 1000 * number_of(request, DELIVER_AT_MS, most=MAX_MS)
-        places = self._waiting(draft, request)
-        if places:
-            reschedule(self.bundle, draft, places, max(due_time, 0))
-        return str(len(places))
+        positions = self._waiting(draft, request)
+        if len(positions):
+            reschedule(self.bundle, draft, positions, max(due_time, 0))
+        return str(len(positions))
 
-    def _waiting(self, draft: CursorDraft, request: Request) -> list[int]:
-        named = None
+    def _waiting(self, draft: CursorDraft, request: Request) -> np.ndarray:
+        positions = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
         if POSITIONS in request.properties:
-            named = set(named_positions(request.properties[POSITIONS]).tolist())
-        first, last = self.check_range(draft.cursor, request.first, request.last)
-        places = waiting(self.bundle, draft, first, last, self.draft.wall)
-        if named is None:
-            return places
-        return [place for place in places if position_of(place) in named]
+            positions = positions[np.isin(positions, named_positions(request.properties[POSITIONS]))]
+        return positions
 
     def cumulative_ack(self, request: Request) -> None:
         cursor = self.cursor_of(request)
         self.check_cumulative(cursor)
         last, _ = self.check_range(cursor, request.last, request.last)
         draft = self.draft.of(cursor)
-        if request.ack_set is not None and last > cursor.passed_mark_delete and not cursor.is_part(last):
+        if request.ack_set is not None and last > cursor.mark_delete and not cursor.is_part(last):
             left = ack_sets.intersect(ack_sets.full(self.bundle.batch_size(cursor, last)), request.ack_set)
             draft.ack_sets[last] = ack_sets.replaced_by_cumulative(self.kept_ack_set(draft, last), left)
             last -= 1
@@ -101,9 +99,8 @@ class Acknowledgements(RequestHandler):
     def kept_ack_set(self, draft: CursorDraft, position: int) -> ack_sets.AckSet:
         """What is unacknowledged of an entry, after this round's requests so far; index 0 outside a batch."""
         cursor = draft.cursor
-        place = cursor.place(position)
-        range_ = cursor.find(place)
-        if cursor.is_done(place) or position in draft.acks or place in draft.axis_acks:
+        range_ = cursor.find(position)
+        if cursor.is_done(position) or position in draft.acks:
             return ()
         if position in draft.ack_sets:
             return draft.ack_sets[position]

@@ -33,19 +33,17 @@ class Removed(NamedTuple):
 class CursorDraft:
     """What a round does to a cursor.
 
-    * ``axis_acks``: like ``acks``, by virtual positions.
     * ``delivered_acks``: (first, last, consumer, round), acknowledged if that round delivered it.
     * ``tails``: (consumer, round, first), coming back unseen: deliveries of that round from *first* on, and later ones.
-    * ``passed``: passed over, as of another lane or a part of a chunked message.
+    * ``passed``: passed over, as they wait for their deliver time.
     * ``ack_sets``: what is left of batches, by position.
     * ``has_new_limits``: limits of unacknowledged messages changed.
     * ``ranges_before``: hash ranges before consumers changed.
-    * ``is_rewritten``: all pages are to be written.
+    * ``is_rewritten``: all that is known of its entries is to be written.
     """
 
     cursor: Cursor
     acks: Positions = field(default_factory=Positions)
-    axis_acks: Positions = field(default_factory=Positions)
     passed: Positions = field(default_factory=Positions)
     ack_sets: dict[int, tuple[int, ...]] = field(default_factory=dict)
     delivered_acks: list[tuple[int, int, str, int]] = field(default_factory=list)
@@ -55,7 +53,6 @@ class CursorDraft:
     redelivered: set[str] = field(default_factory=set)
     has_new_limits: bool = False
     removed: list[Removed] = field(default_factory=list)
-    dropped_pages: list[int] = field(default_factory=list)
     changed_consumers: set[str] = field(default_factory=set)
     is_changed: bool = False
     is_rewritten: bool = False
@@ -68,7 +65,6 @@ class CursorDraft:
         """Do the requests need a plan?"""
         return bool(
             self.acks
-            or self.axis_acks
             or self.passed
             or self.delivered_acks
             or self.ack_sets
@@ -90,10 +86,16 @@ class CursorDraft:
             self.expired += sum(until - since + 1 for since, until in self.acks.gaps(begin, end))
         self.acks.add(first, last)
 
+    def rewrite(self) -> None:
+        """Take over a change of the cursor's map outside the plan: all that is known of its entries is written."""
+        self.cursor.entries.take_changes()
+        self.cursor.coded()
+        self.is_rewritten = self.is_changed = True
+
     def forget_ranges(self) -> None:
         """Drop all requests so far: the cursor was moved."""
         self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
-        self.axis_acks, self.passed = Positions(), Positions()
+        self.passed = Positions()
         self.delivered_acks, self.tails = [], []
         self.expired = 0
 

@@ -37,12 +37,11 @@ class Moves(RequestHandler):
         target = seek_position(target, first=first, end=end)
         draft = self.draft.of(cursor)
         draft.forget_ranges()
-        draft.dropped_pages += cursor.clear()
-        cursor.due = None
         cursor.mark_delete, cursor.read_position, cursor.is_blocked = target - 1, target, False
+        cursor.clear()
         if cursor.chunked:
             cursor.chunked.move(target)
-        draft.is_changed = True
+        draft.rewrite()
         cursor.recently_joined = {}
         for consumer in cursor.consumers.values():
             consumer.permits, consumer.is_blocked = 0, False
@@ -53,7 +52,7 @@ class Moves(RequestHandler):
     def skip(self, request: Request) -> str:
         """Acknowledge the next entries of the backlog; returns their number."""
         cursor, state = self.cursor_of(request), self.topic_of(request)
-        acks, passed = self.draft.of(cursor).acks, cursor.passed_mark_delete
+        acks, passed = self.draft.of(cursor).acks, cursor.mark_delete
         end = state.end_position(cursor.key.partition)
         acknowledged = merge(cursor.acknowledged(), acks)
         last = skip_unacked(passed, end, acknowledged, number_of(request, "messages", least=0))
@@ -72,17 +71,17 @@ class Moves(RequestHandler):
             seconds=number_of(request, "seconds", least=0, most=LONGEST_SECONDS)
         )
         ledgers = state.ledgers(cursor.key.partition)
-        last = last_published_before(state.topic.path, ledgers, oldest, cursor.visible_mark_delete)
+        last = last_published_before(state.topic.path, ledgers, oldest, cursor.mark_delete)
         release_until(self.draft.of(cursor), last)
-        if last > cursor.passed_mark_delete:
-            self.draft.of(cursor).expire(cursor.passed_mark_delete + 1, last)
+        if last > cursor.mark_delete:
+            self.draft.of(cursor).expire(cursor.mark_delete + 1, last)
 
     def pass_trimmed(self, states: list[TopicState]) -> None:
         """Acknowledge trimmed entries for cursors moved back before them."""
         for state in states:
             for cursor in self.bundle.cursors_of(state.topic.topic_id) if state.trimmed else []:
                 partition = cursor.key.partition
-                is_behind = cursor.passed_mark_delete + 1 < state.first_position(partition)
+                is_behind = cursor.mark_delete + 1 < state.first_position(partition)
                 if is_behind and not self.bundle.is_set_aside(cursor):
                     with isolated(of_cursor(cursor)):
                         first = self.first_position(state, partition, reads_compacted=cursor.reads_compacted)

@@ -102,7 +102,7 @@ class RequestHandler:
             )
 
     def mark_deleted(self, cursor: Cursor, last: int) -> None:
-        passed = cursor.passed_mark_delete
+        passed = cursor.mark_delete
         if last > passed:
             self.draft.of(cursor).acks.add(passed + 1, last)
 
@@ -125,6 +125,9 @@ class RequestHandler:
         cursor.last_active, cursor.reads_compacted = self.draft.now, reads_compacted
         self.bundle.attach_chunks(cursor)
         self.bundle.cursors[cursor.key] = cursor
+        if cursor.chunked:
+            cursor.chunked.move(first)
+            self.draft.of(cursor).rewrite()
         self.draft.of(cursor).is_changed = True
         return cursor
 

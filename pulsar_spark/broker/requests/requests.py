@@ -8,7 +8,7 @@ from operator import attrgetter
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.members import Members
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.delays.due_moves import stop_waiting, wait_again
+from pulsar_spark.broker.delays.waiting import stop_waiting, wait_again
 from pulsar_spark.broker.gathering.unread_slices import honours_delays
 from pulsar_spark.broker.letters.letter_requests import LetterRequests
 from pulsar_spark.broker.letters.waiting_letter_requests import WaitingLetterRequests
@@ -28,8 +28,6 @@ from pulsar_spark.errors import (
     UnknownError,
     shown,
 )
-from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND
-from pulsar_spark.protocol.delays.delays import CANCEL
 from pulsar_spark.protocol.policies.policies import (
     BROKER,
     DEDUPLICATION,
@@ -64,10 +62,6 @@ ANSWERED = {
 _ALIKE = attrgetter("kind", "client_id", "consumer_id", "topic", "partition", "subscription")
 """Attributes that are equal in consecutive requests when one consumer requests one thing for many entries."""
 
-NEEDS_INDEX = {"negative_ack", "redeliver_all", "reschedule", "reconsume_later", "skip", "expire"}
-"""Kinds of requests that a due lane cannot execute while the delay index is rebuilt. They stay in their commits, and
-rows of kind ``waiting_request`` say where."""
-
 SENT_ON = {"ack", "cumulative_ack", "reconsume_later"}
 """Kinds sent on to another bundle's broker if their topic moved there meanwhile; executing them twice is harmless. The
 receipt is sent once the request is in that bundle's table, where it cannot get lost."""
@@ -82,11 +76,8 @@ class Intake(RequestHandler):
     def __init__(self, bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside]):
         super().__init__(bundle, draft)
         self._broken = broken
-        self.put_off: list[Request] = []
-        """Requests that wait until the delay index is there again."""
         self.sent_on: list[Request] = []
         """Requests for other bundles (see other_bundles)."""
-        self._is_indexed = all(promotion.is_ready for promotion in bundle.promotions.values())
         self.members, self.moves = Members(bundle, draft), Moves(bundle, draft)
         self.entries = entries = LetterRequests(bundle, draft)
         aside = SetAsideRequests(bundle, draft, broken, self.take)
@@ -157,9 +148,6 @@ class Intake(RequestHandler):
             request = admitted(request, now=self.draft.wall)
             self.members.renew_lease(request.client_id)
             self.bundle.cursors.wake([self.key_of(request)])
-            if not self._is_indexed and self._needs_index(request):
-                self.put_off.append(request)
-                return False
             text = self._handlers[request.kind](request)
         except ServiceUnitNotReady as elsewhere:
             if request.kind in SENT_ON:
@@ -177,14 +165,6 @@ class Intake(RequestHandler):
         if wants_answer:
             self.draft.reply(request, self.key_of(request), text=text)
         return True
-
-    def _needs_index(self, request: Request) -> bool:
-        """Is it about a due lane, and no plain acknowledgement?"""
-        cursor = self.found(request)
-        if cursor is None or cursor.due is None or cursor.due.promotion.is_ready:
-            return False
-        is_special = request.ack_set is not None or not request.properties.keys().isdisjoint((CANCEL, DELIVERY_ROUND))
-        return request.kind in NEEDS_INDEX or (request.kind in ("ack", "cumulative_ack") and is_special)
 
     def _create_subscription(self, request: Request) -> None:
         if self.key_of(request) in self.bundle.cursors:

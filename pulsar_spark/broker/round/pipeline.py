@@ -39,7 +39,6 @@ from pulsar_spark.broker.committing.facts import topic_rows
 from pulsar_spark.broker.committing.round_rows import RoundRows
 from pulsar_spark.broker.committing.snapshots import is_snapshot_due
 from pulsar_spark.broker.cursors.members import Members
-from pulsar_spark.broker.delays.due_moves import mend_numbers
 from pulsar_spark.broker.gathering.gather import gather_work
 from pulsar_spark.broker.letters.projections import write_projections
 from pulsar_spark.broker.planning.work import Outcome, Work
@@ -136,7 +135,6 @@ def begin_round(bundle: Bundle, inputs: RoundInputs) -> RoundDraft:
 
 def number_published(bundle: Bundle, draft: RoundDraft, requests: Sequence[Request]) -> Numbered:
     """Number what was published, and what clients may have published before their *requests*; wake cursors."""
-    mend_numbers(bundle, draft)
     Members(bundle, draft).drop_topics(bundle.scan())
     names = (request.topic for request in requests)
     topics, ledger_rows = bundle.number_new(names, partial(bundle.delayed_after, draft.wall))
@@ -156,7 +154,7 @@ def execute_requests(bundle: Bundle, draft: RoundDraft, inputs: RoundInputs) -> 
     """Execute requests or refuse them; returns those that another bundle's broker executes."""
     intake = Intake(bundle, draft, inputs.broken)
     intake.take_all(inputs.requests)
-    draft.facts += bundle.keep_waiting([*intake.put_off, *inputs.later])
+    draft.facts += bundle.keep_waiting(inputs.later)
     return intake.sent_on
 
 
@@ -169,12 +167,12 @@ def let_time_pass(bundle: Bundle, draft: RoundDraft, topics: list[TopicState]) -
     bundle.waiting_letters.try_due(draft.now)
     draft.facts += bundle.waiting_letters.facts()
     for state in topics:
-        draft.facts += topic_rows(state) + bundle.stopped_rows(state)
+        draft.facts += topic_rows(state, bundle.dues_dropped) + bundle.stopped_rows(state)
 
 
 def forget_unneeded(bundle: Bundle, draft: RoundDraft, topics: list[TopicState], *, is_snapshot: bool) -> None:
-    """Forget what the committed round makes needless: promoted entries, chunks and runs that all cursors passed."""
-    bundle.drop_promoted()
+    """Forget what the committed round makes needless: due entries, chunks and runs that all cursors passed."""
+    bundle.drop_dues()
     bundle.forget_chunks(
         {str(state.topic.name) for state in topics} | {changes.cursor.topic for changes in draft.cursors.values()}
     )

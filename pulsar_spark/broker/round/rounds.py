@@ -13,7 +13,7 @@ from pulsar_spark.broker.bundle.other_bundles import SentRequests
 from pulsar_spark.broker.committing.commit import RoundTables, commit_round, round_table
 from pulsar_spark.broker.committing.round_rows import RoundRows
 from pulsar_spark.broker.cursors.unacked import hold_back
-from pulsar_spark.broker.gathering.candidates import has_work, let_all_rest, may_catch_up, next_dues
+from pulsar_spark.broker.gathering.candidates import has_work, let_all_rest, next_dues
 from pulsar_spark.broker.letters.projections import write_missing_projections
 from pulsar_spark.broker.planning.work import Outcome, Work
 from pulsar_spark.broker.requests.drafts import RoundDraft, RoundResult
@@ -125,7 +125,7 @@ class Rounds:
         let_all_rest(self.bundle, now)
         own, wall = next_dues(self.bundle, self.bundle.now)
         is_due = (own is not None and own <= now.own) or (wall is not None and wall <= now.wall)
-        return is_due or is_set_back(now, self.bundle.now) or may_catch_up(self.bundle)
+        return is_due or is_set_back(now, self.bundle.now) or self.has_waiting_requests
 
     def has_work(self) -> bool:
         """Is there work left that needs no request?"""

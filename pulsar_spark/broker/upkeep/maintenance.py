@@ -8,20 +8,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from heapq import merge
 
+import numpy as np
+
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.chunks.chunk_walk import acknowledge, release_until
 from pulsar_spark.broker.cursors.members import Members
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.delays.due_expiry import expire_due, expire_main
-from pulsar_spark.broker.delays.due_moves import meet
+from pulsar_spark.broker.delays.waiting import WINDOW, pass_unread
 from pulsar_spark.broker.gathering.unread_slices import due_stretches, honours_delays
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_topic
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY
 from pulsar_spark.protocol.acknowledgement.positions import Positions
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of as spans_of
 from pulsar_spark.protocol.delays.instants import from_micros
-from pulsar_spark.protocol.entries.entry_ranges import ranges_of
+from pulsar_spark.protocol.entries.entry_codes import WAITING
 from pulsar_spark.protocol.policies.expiry import (
     Activity,
     Delayed,
@@ -34,6 +36,7 @@ from pulsar_spark.protocol.policies.expiry import (
     is_spared,
 )
 from pulsar_spark.protocol.policies.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, policy_owners
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.ledgers.publish_times import is_published_before, last_published_before
 
@@ -114,28 +117,25 @@ def _delete_idle(bundle: Bundle, draft: RoundDraft, state: TopicState, minutes: 
 
 
 def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: int) -> None:
-    if cursor.due and not cursor.due.promotion.is_ready:
-        return  # left to the next check
     ledgers, instant = state.ledgers(cursor.key.partition), from_micros(dead_before)
-    last = last_published_before(state.topic.path, ledgers, instant, cursor.visible_mark_delete)
-    if last <= cursor.visible_mark_delete:
+    last = last_published_before(state.topic.path, ledgers, instant, cursor.mark_delete)
+    if last <= cursor.mark_delete:
         return
-    oldest = cursor.visible_mark_delete + 1
+    oldest = cursor.mark_delete + 1
     if cursor.consumers and not is_published_before(state.topic.path, ledgers, oldest, instant):
         backlog = sum(until - first + 1 for first, until in cursor.backlog(oldest, ledgers.end_position - 1))
         if is_spared(backlog):
             return
     changes = draft.of(cursor)
     release_until(changes, last)
-    if cursor.due is None and honours_delays(bundle, cursor) and last >= cursor.read_position:
-        meet(bundle, changes, cursor.read_position, last, draft.wall)
-    if cursor.due:
-        expire_due(changes, last, dead_before)
-    for first, until in expired(cursor.mark_delete, last, _delayed(state, cursor, last), dead_before=dead_before):
-        if cursor.due:
-            expire_main(changes, first, until)
-        else:
+    if honours_delays(bundle, cursor):
+        pass_unread(bundle, changes, last, draft.wall)
+    if cursor.dues:
+        dead = cursor.dues.come_due(cursor.entries, dead_before - 1, MAX_LONG).positions
+        for first, until in spans_of(np.sort(dead[dead <= last])):
             changes.expire(first, until)
+    for first, until in expired(cursor.mark_delete, last, _delayed(state, cursor, last), dead_before=dead_before):
+        changes.expire(first, until)
 
 
 def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
@@ -149,26 +149,23 @@ def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
 
 
 def _waiting(cursor: Cursor, last: int) -> Iterator[Delayed]:
-    if cursor.entries is not None:
-        waits = any(cursor.replays_at())
-        for range_ in ranges_of(cursor.entries, 0, last) if waits else ():
-            if range_.status == REPLAY and range_.due_time is not None:
-                yield Delayed(range_.first, range_.last, range_.due_time)
-    for page in cursor.pages:
-        if page.first > last:
-            return
-        for range_ in page.held if page.replays_at is not None else ():
-            if range_.status == REPLAY and range_.due_time is not None:
-                yield Delayed(range_.first, range_.last, range_.due_time)
+    waits = any(cursor.replays_at()) or cursor.dues is not None
+    for range_ in cursor.ranges(0, last) if waits else ():
+        if range_.status == WAITING:  # those whose time is over are found by it
+            yield Delayed(range_.first, range_.last, MAX_LONG)
+        elif range_.status == REPLAY and range_.due_time is not None:
+            yield Delayed(range_.first, range_.last, range_.due_time)
 
 
 def _by_deliver_time(state: TopicState, cursor: Cursor, last: int, elsewhere: Positions) -> Iterator[Delayed]:
-    found = due_stretches(state, cursor, cursor.mark_delete + 1, last)
-    if found.num_rows:
-        parts = state.chunks(cursor.key.partition).parts(cursor.mark_delete + 1, last)
-        others = Positions(sorted([*parts, *elsewhere]))
-        for stretch in zip(*found.select(Delayed._fields).to_pydict().values()):
-            yield from (Delayed(*gap, stretch[2]) for gap in others.gaps(*stretch[:2]))
+    for first in range(cursor.mark_delete + 1, last + 1, WINDOW):
+        until = min(first + WINDOW - 1, last)
+        found = due_stretches(state, cursor, first, until) if any(elsewhere.gaps(first, until)) else None
+        if found is not None and found.num_rows:
+            parts = state.chunks(cursor.key.partition).parts(first, until)
+            others = Positions(sorted([*parts, *elsewhere]))
+            for stretch in zip(*found.select(Delayed._fields).to_pydict().values()):
+                yield from (Delayed(*gap, stretch[2]) for gap in others.gaps(*stretch[:2]))
 
 
 def _check_quota(
@@ -182,7 +179,7 @@ def _check_quota(
 ) -> bool:
     """Is the slowest cursor above a quota? If *is_evicting*, the excess is acknowledged on all."""
     here = [cursor for cursor in cursors if cursor.key.partition == partition]
-    slowest = min((cursor.visible_mark_delete for cursor in here), default=None)
+    slowest = min((cursor.mark_delete for cursor in here), default=None)
     if slowest is None or not (size or seconds):
         return False
     ledgers = state.ledgers(partition)
@@ -195,10 +192,8 @@ def _check_quota(
     is_too_big = size > 0 and backlog_bytes(stored, slowest) > size
     if is_evicting:
         for cursor in here:
-            if cursor.due and not cursor.due.promotion.is_ready:
-                continue  # left to the next check
-            last = max(too_old, evicted_up_to(stored, cursor.visible_mark_delete, size) if is_too_big else -1)
-            if last > cursor.visible_mark_delete:
+            last = max(too_old, evicted_up_to(stored, cursor.mark_delete, size) if is_too_big else -1)
+            if last > cursor.mark_delete:
                 _evict(draft.of(cursor), last)
     return is_too_big or too_old > slowest
 
@@ -206,7 +201,7 @@ def _check_quota(
 def _evict(changes: CursorDraft, last: int) -> None:
     """Acknowledge everything up to *last*, and messages that begin there."""
     cursor = changes.cursor
-    changes.expire(cursor.passed_mark_delete + 1, last)
+    changes.expire(cursor.mark_delete + 1, last)
     release_until(changes, last)
     if cursor.chunked:
         firsts, lasts = cursor.chunked.groups.units(last + 1, cursor.chunked.groups.end - 1)

@@ -163,7 +163,7 @@ class Message:
     def _key_place(self) -> KeyPlace | None:
         """The place of a delivered message's entry among those of its hash, if the hash is known."""
         sticky_hash = self._block.sticky_hash(self._row)
-        return None if sticky_hash is None else KeyPlace(sticky_hash, self._block.delivery.place_of(self._position))
+        return None if sticky_hash is None else KeyPlace(sticky_hash, self._position)
 
     def _field(self, name: str):
         return self._block.column(name)[self._row]

@@ -3,14 +3,13 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import count
 from operator import itemgetter
 
 import numpy as np
 
+from pulsar_spark.link.inbox import is_by_due_time
 from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
-from pulsar_spark.protocol.delays.delays import is_virtual
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import Topic
@@ -22,7 +21,7 @@ class Delivery:
     - ``bits``: the unacknowledged batch indexes, None for all.
     - ``positions``: ascending.
     - ``read_versions``: from which position on the sending rounds had read ``requests`` up to which version.
-    - ``place``, ``last_place``: the places within ``round``; for due entries their numbers.
+    - ``place``, ``last_place``: where it begins and ends within ``round``, by position.
     - ``due_order``: the positions of due entries in the order of handing out.
     - ``first_chunks``: the first position of each chunked message by its last.
     """
@@ -35,7 +34,6 @@ class Delivery:
         "round",
         "place",
         "last_place",
-        "_places",
         "first",
         "last",
         "entries",
@@ -53,13 +51,13 @@ class Delivery:
         self.read_versions, self.round = [(0, requests_version)], row["delivery_round"]
         self.first, self.last = self.place, self.last_place = row["first"], row["last"]
         self.positions: range | np.ndarray = range(self.first, self.last + 1)
-        named, is_due = row["positions"], is_virtual(self.first)
+        named = row["positions"]
+        is_due = named is not None and is_by_due_time(row)
         self.due_order: np.ndarray | None = named if is_due else None
         if named is not None:
             self.positions = np.sort(named) if is_due else named
-            self.first, self.last = int(self.positions[0]), int(self.positions[-1])  # the row's may be virtual
+            self.first, self.last = int(self.positions[0]), int(self.positions[-1])
         self.entries = len(self.positions)
-        self._places: dict[int, int] | None = None
         self.first_chunks: dict[int, int] = {last: first for first, last in unpacked_pairs(row["chunks"])}
         self.batch_size = row["batch_size"] or 1
         self.redelivery_count = row["redelivery_count"] or 0
@@ -97,14 +95,6 @@ class Delivery:
             if each.read_versions[0][1] != self.read_versions[-1][1]:
                 self.read_versions.append((each.first, each.read_versions[0][1]))
         self.last, self.entries = others[-1].last, len(self.positions)
-
-    def place_of(self, position: int) -> int:
-        """The place of the entry at *position*."""
-        if self.due_order is None:
-            return position
-        if self._places is None:
-            self._places = dict(zip(self.due_order.tolist(), count(self.place)))
-        return self._places[position]
 
     def read_version_at(self, position: int) -> int:
         """The version of ``requests`` that the round which sent the entry at *position* had read."""

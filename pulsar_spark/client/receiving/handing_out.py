@@ -164,9 +164,8 @@ class HandingOut:
         if wanted:
             place = self.topic.path, self.topic.topic_id, self.partition
             hashes = dict(zip(wanted, hashes_of(self.ledgers, *place, ranges_of(wanted)).tolist(), strict=True))
-            delivery = messages[0]._block.delivery
             for position in hashes.keys() & found.keys():
-                found[position] = KeyPlace(hashes[position], delivery.place_of(position))
+                found[position] = KeyPlace(hashes[position], position)
             with self.lock:
                 self.key_order.learn({position: hashes[position] for position in unknown})
         return found

@@ -12,12 +12,12 @@ import numpy as np
 from pulsar_spark.frames.deliveries.delivery import Delivery, left_of, without
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.acknowledgement.positions import Positions, ranges_of
-from pulsar_spark.protocol.delays.delays import DUE_BASE, is_virtual
+from pulsar_spark.protocol.entries.entry_codes import PART, WAITING
 from pulsar_spark.protocol.entries.entry_ranges import EntryRanges
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY, Owners
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.cursor_ledger.exact_ranges import exact_ranges
-from pulsar_spark.storage.delay_index.scheduled import WAITS, DueEntries, due_entries
+from pulsar_spark.storage.delay_index.waiting import waiting_entries
 from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.delta.log import TableLog, last_append
 from pulsar_spark.storage.delta.python_rows import uncollected
@@ -93,18 +93,16 @@ class Backlog:
         if self._is_all_others(state, key, end, consumer_id):
             return True
         key_shared = read_key_shared(self._layout, self._topic.path, state, key)
-        due = due_entries(state, key, self._ledgers)
-        if due is None:
-            ranges = list(exact_ranges(state, key, self._ledgers))
-        else:
-            ranges = [each for each in state.ranges(key) if each.first < DUE_BASE]
+        ranges = list(exact_ranges(state, key))
         unread = []
         if cursor["read_position"] < end:
             known = Positions((each.first, each.last) for each in ranges)
             unread = list(known.gaps(cursor["read_position"], end - 1))
-        if due is not None:
-            of_due_lane, came_due = self._of_due_lane(due, end)
-            ranges, unread = [*ranges, *of_due_lane], sorted([*unread, *came_due])
+        waiting = waiting_entries(state, key, self._ledgers)
+        if waiting is not None:
+            came_due = [part.positions[part.positions < end] for part in waiting.due(self._began)]
+            unread = sorted([*unread, *(span for part in came_due for span in ranges_of(np.sort(part)))])
+        ranges = [range_ for range_ in ranges if range_.status not in (WAITING, PART)]
         if unread and (key_shared is None or self._owns_any(key_shared, partition, consumer_id, unread)):
             return False
         left = [each for each in ranges if self._is_left(each, end, partition, consumer_id)]
@@ -117,19 +115,9 @@ class Backlog:
     def _has_more(self, state: LatestRows, key: CursorKey, end: int, consumer_id: str) -> bool:
         """Whether more is pending at this consumer than it left to the next run."""
         ranges = state.states(key) if _is_map_before(state, key, end) else state.ranges(key)
-        is_there = (range_ for range_ in ranges if range_.last < end or is_virtual(range_.first))
+        is_there = (range_ for range_ in ranges if range_.last < end)
         mine = sum(range_.size for range_ in is_there if range_.consumer_id == consumer_id)
         return mine > sum(last - first + 1 for first, last in self._left.get(key.partition, ()))
-
-    def _of_due_lane(self, due: DueEntries, end: int) -> tuple[list[Range], list[tuple[int, int]]]:
-        """Due-lane entries that were due when the run began: those pending or in replay, and those not sent yet."""
-        ranges, came_due = due.apart, []
-        for part, found in due.unfinished(until=self._began):
-            is_published = part.positions < end
-            came_due += ranges_of(np.sort(part.positions[is_published & (found == WAITS)]))
-            for at, position in zip(found[found >= 0].tolist(), part.positions[found >= 0].tolist()):
-                ranges.append(due.ranges[at]._replace(first=position, last=position))
-        return ranges, came_due
 
     def _is_all_others(self, state: LatestRows, key: CursorKey, end: int, consumer_id: str) -> bool:
         """Whether all entries above mark-delete are acknowledged or pending at other consumers."""

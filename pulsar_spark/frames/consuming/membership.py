@@ -19,8 +19,6 @@ from pulsar_spark.frames.deliveries.named_entries import Delivered, NamedEntries
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND, UNSEEN
 from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
-from pulsar_spark.protocol.acknowledgement.positions import ranges_of
-from pulsar_spark.protocol.delays.delays import is_virtual
 from pulsar_spark.protocol.subscriptions.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.topics.topic_name import check_own_name, check_subscription
 from pulsar_spark.storage.entries.slices import PositionRange
@@ -270,7 +268,4 @@ def _ranges_of(partition: int, row: dict) -> Sequence[Delivered]:
     )
     if positions is None:
         return [range_]
-    if not is_virtual(range_.first):
-        return [NamedEntries(range_, positions, row["round"])]
-    stretches = ranges_of(np.sort(positions))  # of the due lane, in the order in which they came due
-    return [range_._replace(first=first, last=last) for first, last in stretches]
+    return [NamedEntries(range_, np.sort(positions), row["round"])]

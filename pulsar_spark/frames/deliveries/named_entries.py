@@ -1,4 +1,4 @@
-"""Entries of deliveries that are named one by one: those of Key_Shared that lie scattered.
+"""Entries of deliveries that are named one by one, because they lie scattered or came due in another order.
 
 They are read at once and acknowledged by round. So **a delivery with named entries has all that their round delivered
 of their partition.** To remove or decide single rows, convert them to ranges first (:func:`exact`).

@@ -112,21 +112,6 @@ def spliced(ranges: Sequence[Range], numbers: Sequence[int], new: Iterable[Range
     return list(compress(found, stays))
 
 
-def take_acknowledged(mark_delete: int, ranges: Sequence[Range]) -> tuple[int, int]:
-    """Advance mark-delete over the acknowledged ranges that adjoin it; return it and how many of *ranges* (by
-    position) it passed (3.17).
-
-    >>> take_acknowledged(4, [Range(5, 7, "acknowledged"), Range(8, 9, "pending")])
-    (7, 1)
-    """
-    passed = 0
-    for range_ in ranges:
-        if range_.status != ACKNOWLEDGED or range_.first > mark_delete + 1:
-            break
-        mark_delete, passed = max(mark_delete, range_.last), passed + 1
-    return mark_delete, passed
-
-
 def unacknowledged(
     mark_delete: int, end: int, ranges: Iterable[Range]
 ) -> Iterator[tuple[int, int, tuple[int, ...] | None]]:

@@ -188,15 +188,6 @@ def wrong_size(payload_bytes: int, stated_sizes: Iterable[int | None], *, is_who
     return None
 
 
-def mark_delete_below(mark_delete: int, first_needed: int | None) -> int:
-    """The visible mark-delete: below the first chunk whose message is unacknowledged or incomplete (1.16, 0.25).
-
-    >>> mark_delete_below(9, None), mark_delete_below(9, 4), mark_delete_below(9, 12)
-    (9, 3, 9)
-    """
-    return mark_delete if first_needed is None else min(mark_delete, first_needed - 1)
-
-
 def parts_of(chunk_ids: np.ndarray, num_chunks: np.ndarray) -> np.ndarray:
     """Rows, in chunk order, of the message that the last row of one group completes; empty if none. Rows are ordered
     by position.

@@ -46,6 +46,11 @@ class CodePages:
         borders = (np.count_nonzero(np.diff(self._codes(page))) for page in self._mixed)
         return int(np.count_nonzero(np.diff(self._uniform, prepend=_MIXED))) + int(sum(borders))
 
+    @property
+    def has_changes(self) -> bool:
+        """Did anything change since changes were last taken?"""
+        return bool(self._before)
+
     def undo(self) -> None:
         """Forget what changed since changes were last taken."""
         for page, before in self._before.items():

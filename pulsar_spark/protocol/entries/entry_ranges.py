@@ -1,6 +1,6 @@
 """A map of entries as ranges, and ranges put into a map."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -138,9 +138,11 @@ class StateRows(NamedTuple):
     positions: dict[int, np.ndarray]
 
 
-def state_rows(changes: Sequence[Change], codes: EntryCodes, mark_delete: int) -> StateRows:
+def state_rows(
+    changes: Sequence[Change], codes: EntryCodes, mark_delete: int, dealt: Sequence[tuple[int, np.ndarray]] = ()
+) -> StateRows:
     """What *changes* say of entries above *mark_delete*: a range a stretch, and one range for all entries of a state
-    that lie scattered.
+    that lie scattered. Of codes *dealt* in another order than that of positions, a row names positions in that order.
 
     >>> entries = EntryMap()
     >>> put_ranges(entries, [Range(at, at, "pending", "c", 1, batch_size=1) for at in range(0, 40, 2)])
@@ -148,6 +150,8 @@ def state_rows(changes: Sequence[Change], codes: EntryCodes, mark_delete: int) -
     >>> [(range_.first, range_.last, range_.entries) for range_ in ranges], positions[0][:3].tolist()
     ([(0, 38, 20)], [0, 2, 4])
     """
+    if dealt:
+        changes = list(_without(changes, np.sort(np.concatenate([at for _, at in dealt]))))
     spans = [(each.first, each.last, int(each.codes[0])) for each in changes if each.is_uniform]
     scattered, positions = [each for each in changes if not each.is_uniform], {}
     listed: list[Range] = []
@@ -161,6 +165,10 @@ def state_rows(changes: Sequence[Change], codes: EntryCodes, mark_delete: int) -
                 ends = int(of_code[0]), int(of_code[-1])
                 listed.append(Range(*ends, *codes.state(code), entries=len(of_code)))
                 positions[ends[0]] = of_code
+    for code, at in dealt:
+        ends = int(at.min()), int(at.max())
+        listed.append(Range(*ends, *codes.state(code), entries=len(at)))
+        positions[ends[0]] = at
     return StateRows([*_ranges_of_spans(sorted(spans), codes, mark_delete), *listed], positions)
 
 
@@ -177,6 +185,18 @@ def _are_few(positions: np.ndarray) -> bool:
     """Are they few stretches? Mostly the first of them say."""
     parts = (positions[:_LOOKED_AT], positions)
     return all(np.count_nonzero(part[1:] != part[:-1] + 1) < MOST_STRETCHES for part in parts)
+
+
+def _without(changes: Iterable[Change], positions: np.ndarray) -> Iterator[Change]:
+    """*changes* that say nothing of the entries at ascending *positions*."""
+    for each in changes:
+        begin, end = np.searchsorted(positions, (each.first, each.last + 1)).tolist()
+        if begin == end:
+            yield each
+        elif end - begin < each.entries:
+            codes = np.full(each.entries, each.codes[0]) if each.is_uniform else each.codes.copy()
+            codes[positions[begin:end] - each.first] = UNCHANGED
+            yield Change(each.first, each.entries, codes)
 
 
 def by_code(codes: np.ndarray, positions: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

@@ -20,8 +20,11 @@ class Waits(Protocol):
     @property
     def depends_on_hashes(self) -> bool: ...
 
-    def are_waiting(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
-        """A flag for each entry; *owners* are numbers of consumers."""
+    def are_waiting(
+        self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, times: np.ndarray | int = 0
+    ) -> np.ndarray:
+        """A flag for each entry; *owners* are numbers of consumers. Entries stand in line by the *times* at which they
+        came due (0 for those that waited for none), then by position."""
 
 
 class NothingWaits:
@@ -29,18 +32,21 @@ class NothingWaits:
 
     depends_on_hashes = False
 
-    def are_waiting(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    def are_waiting(
+        self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, times: np.ndarray | int = 0
+    ) -> np.ndarray:
         return np.zeros(len(positions), bool)
 
 
 class Out(NamedTuple):
-    """Entries that are out, as parallel arrays: hashes, positions, and whether a consumer other than the owner has
-    them (else they were given back and wait).
+    """Entries that are out, as parallel arrays: hashes, positions, whether a consumer other than the owner has
+    them (else they were given back and wait), and when they came due (None: all waited for no time).
     """
 
     hashes: np.ndarray
     positions: np.ndarray
     is_elsewhere: np.ndarray
+    times: np.ndarray | None = None
 
 
 class DrainingHashes:
@@ -54,18 +60,22 @@ class DrainingHashes:
     def __init__(self, out: Out):
         self.draining = np.unique(out.hashes[out.is_elsewhere])
         back = ~out.is_elsewhere
-        in_order = np.lexsort((out.positions[back], out.hashes[back]))
+        times = np.zeros(len(out.hashes), np.int64) if out.times is None else out.times
+        in_order = np.lexsort((out.positions[back], times[back], out.hashes[back]))
         self._hashes, first = np.unique(out.hashes[back][in_order], return_index=True)
-        self._positions = out.positions[back][in_order][first]
+        self._positions, self._times = out.positions[back][in_order][first], times[back][in_order][first]
         self.depends_on_hashes = len(out.hashes) > 0
 
-    def are_waiting(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    def are_waiting(
+        self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, times: np.ndarray | int = 0
+    ) -> np.ndarray:
         if not self.depends_on_hashes:
             return np.zeros(len(positions), bool)
         is_waiting = _is_in(self.draining, hashes)
         if len(self._hashes):
             at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-            is_waiting |= (self._hashes[at] == hashes) & (self._positions[at] < positions)
+            is_later = (self._times[at] < times) | (self._times[at] == times) & (self._positions[at] < positions)
+            is_waiting |= (self._hashes[at] == hashes) & is_later
         return is_waiting
 
 
@@ -88,7 +98,9 @@ class RecentlyJoined:
         self._newcomers = np.array(sorted(limits), np.int64)
         self._limit = next(iter(limits.values()), 0)
 
-    def are_waiting(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    def are_waiting(
+        self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, times: np.ndarray | int = 0
+    ) -> np.ndarray:
         return np.isin(owners, self._newcomers) & (positions >= self._limit)
 
 

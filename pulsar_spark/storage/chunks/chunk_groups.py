@@ -69,6 +69,8 @@ class ChunkGroups:
         is gone."""
         self._units = Columns(first=np.int64, last=np.int64)
         self._parts = Columns(first=np.int64, last=np.int64)
+        self._members = Columns(position=np.int64, first=np.int64)
+        """The chunks of groups, and where each one's group begins."""
         self._keys, self._of_key = np.zeros(0, np.uint64), np.zeros(0, np.int64)
         """The groups that are open, by hash of producer and uuid, and their indexes among the attempts."""
 
@@ -122,6 +124,29 @@ class ChunkGroups:
         here = np.flatnonzero((ends[:until] >= first) & ~self._attempts["is_gone"][:until])
         return firsts[here], ends[here]
 
+    def begins(self, positions: np.ndarray) -> np.ndarray:
+        """Where the group of each chunk at ascending *positions* begins; -1 for a chunk of none."""
+        if not len(positions):
+            return positions
+        self.need(int(positions[0]))
+        at = np.searchsorted(self._members["position"], positions)
+        is_member = np.append(self._members["position"], -1)[at] == positions
+        return np.where(is_member, np.append(self._members["first"], -1)[at], -1)
+
+    def members(self, firsts: np.ndarray, before: int) -> np.ndarray:
+        """Where the chunks of the groups lie that begin at *firsts*, before a position; ascending."""
+        positions = self._members["position"]
+        return positions[(positions < before) & np.isin(self._members["first"], firsts)]
+
+    def ends(self, firsts: np.ndarray) -> np.ndarray:
+        """Where the messages that begin at *firsts* are complete; -1 for those that are not."""
+        at = np.searchsorted(self._attempts["first"], firsts)
+        is_known = np.append(self._attempts["first"], -1)[at] == firsts
+        ends = np.where(is_known, np.append(self._attempts["end"], -1)[at], -1)
+        unit = np.searchsorted(self._units["last"], ends)
+        is_complete = np.append(self._units["last"], -1)[unit] == ends
+        return np.where(is_complete & (np.append(self._units["first"], -1)[unit] == firsts), ends, -1)
+
     # Reading
 
     def need(self, first: int) -> None:
@@ -161,6 +186,7 @@ class ChunkGroups:
         is_kept = self._attempts["end"] >= before
         self._of_key = (np.cumsum(is_kept) - 1)[self._of_key]
         self._attempts.keep(is_kept)
+        self._members.keep(np.isin(self._members["first"], self._attempts["first"]))
         self.begin = before
 
     def _unread(self) -> Iterator[list[Run]]:
@@ -205,6 +231,7 @@ class ChunkGroups:
         attempt = np.where(openers >= 0, number[openers], before[found.groups])
         taken = verdicts <= Verdict.COMPLETES
         self._attempts["last"][attempt[taken]] = found.positions[taken]
+        self._members.append(position=found.positions[taken], first=self._attempts["first"][attempt[taken]])
         self._attempts["next"][attempt[taken]] = found.chunk_ids[taken] + 1
         self._attempts["is_gone"][attempt[taken & np.isin(found.positions, deleted)]] = True
         self._end(found, verdicts, is_opener, attempt, before)

@@ -51,7 +51,6 @@ _CURSOR = CursorKey._fields
 KEYS: dict[str, tuple[str, ...]] = {
     "round": (),
     "topic": ("topic_id", "partition"),
-    "promotion": ("topic_id", "partition", "first"),
     "cursor": _CURSOR,
     "consumer": (*_CURSOR, "consumer_id"),
     "page": (*_CURSOR, "page"),
@@ -72,7 +71,6 @@ OF_ONE_ROUND = ("letter", "reply", "housekeeping")
 HANGS_ON: dict[str, tuple[str, ...]] = {
     "round": (),
     "topic": (),
-    "promotion": ("topic",),
     "cursor": ("topic",),
     "consumer": ("cursor", "topic"),
     "page": ("cursor", "topic"),
@@ -102,8 +100,6 @@ class LatestRows:
         self.round = self.version = 0
         self.round_row: dict | None = None
         self.topics: dict[tuple[str, int], dict] = {}
-        self.promotions: dict[tuple[str, int, int], dict] = {}
-        """By topic id, partition and the number that each begins with."""
         self.cursors: dict[CursorKey, dict] = {}
         self.consumers: dict[CursorKey, dict[str, dict]] = {}
         self.pages: dict[CursorKey, dict[int | None, Sequence[Range]]] = {}
@@ -208,8 +204,6 @@ class LatestRows:
             _replace(self.topics, key, row, row)
             if row["is_removed"]:
                 self._remove_topic(row["topic_id"])
-        elif kind == "promotion":
-            _replace(self.promotions, key, row, row)
         elif kind == "waiting_letter":
             _replace(self.waiting_letters, WaitingKey(*key), row, row)
         elif kind == "waiting_request":
@@ -239,7 +233,6 @@ class LatestRows:
 
     def _remove_topic(self, topic_id: str) -> None:
         self.topics = {key: row for key, row in self.topics.items() if key[0] != topic_id}
-        self.promotions = {key: row for key, row in self.promotions.items() if key[0] != topic_id}
         for facts in (self.cursors, self.consumers, self.pages, self.letterless):
             for key in [key for key in facts if key.topic_id == topic_id]:
                 del facts[key]

@@ -1,4 +1,4 @@
-"""Convert rows that name positions, like those of due-lane deliveries (protocol.delays), to ranges of positions."""
+"""Convert rows that name positions, to ranges of positions."""
 
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def by_position(rows: Rows) -> Rows:
-    """*rows* of ranges; one with ``positions`` becomes a row per stretch of these, without lane, count and page."""
+    """*rows* of ranges; one with ``positions`` becomes a row per stretch of these, without count and page."""
     lists = lists_of(rows.column("positions"))
     if all(positions is None for positions in lists):
         return rows
@@ -29,7 +29,7 @@ def by_position(rows: Rows) -> Rows:
     cut = without.take(pa.array(places))
     for name, values in {"first": firsts, "last": lasts}.items():
         cut = _with(cut, name, pa.array(values, pa.int64()))
-    for name in {"lane", "entries", "page"} & set(cut.schema.names):
+    for name in {"entries", "page"} & set(cut.schema.names):
         nothing = pa.scalar(None, cut.schema.field(name).type)
         cut = _with(cut, name, pc.if_else(pa.array(is_cut), nothing, cut.column(name)))
     return cut

@@ -1,14 +1,13 @@
 """Delayed entries, and deliver times as read from the topic (semantics 5.1)."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.protocol.acknowledgement.positions import expanded
-from pulsar_spark.protocol.delays.delays import Checkpoint, are_delayed, due_order, whole_ms
+from pulsar_spark.protocol.delays.delays import are_delayed, due_order, whole_ms
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 from pulsar_spark.storage.entries.entries import read_slice
@@ -42,31 +41,6 @@ NO_TIME = np.iinfo(np.int64).min
 """The deliver time of entries without one: earlier than any."""
 
 NONE_DUE = Due(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
-
-
-class CheckpointEntries:
-    """The entries of checkpoints, from *read*; those of the last *most* are kept."""
-
-    def __init__(self, read: Callable[[Checkpoint], Due], most: int):
-        self._read, self._most = read, most
-        self._known: OrderedDict[Checkpoint, Due] = OrderedDict()
-
-    def of(self, checkpoint: Checkpoint) -> Due:
-        found = self._known.get(checkpoint)
-        if found is None:
-            found = self._known[checkpoint] = self._read(checkpoint)
-            if len(self._known) > self._most:
-                self._known.popitem(last=False)
-        self._known.move_to_end(checkpoint)
-        return found
-
-    def forget(self, checkpoint: Checkpoint) -> None:
-        self._known.pop(checkpoint, None)
-
-    def forget_before(self, below: int) -> None:
-        """Forget the checkpoints that end below a number."""
-        for checkpoint in [each for each in self._known if each.last < below]:
-            del self._known[checkpoint]
 
 
 def places_between(times: np.ndarray, after: int, until: int | None) -> tuple[int, int]:

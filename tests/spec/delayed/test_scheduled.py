@@ -162,7 +162,7 @@ CASES = [
         table="""
         | s | publish   | requests                   | delivered | meant | mark-delete | read | waits |
         | 0 | 2@9 1@8 1 | create Earliest; cancel 1  |           | 1     | -1          | 0    | 0@9   |
-        | 1 |           | A ack 0 left 1             |           |       | -1          | 0    | 0@9   |
+        | 1 |           | A ack 0 left 1             |           |       | -1          | 2    | 0@9   |
         | 2 |           | A ack 0 left 0             |           |       | 1           | 2    | none  |
     """,
     ),

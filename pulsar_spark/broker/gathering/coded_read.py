@@ -1,0 +1,169 @@
+"""What a round reads of a cursor whose entries are kept as a map: entries never delivered, from the read position on.
+
+A read passes over entries that wait for their deliver time (see delays.waiting), and over parts of chunked messages
+(see chunks.chunked)."""
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from pulsar_spark.broker.bundle.bundle import Bundle
+from pulsar_spark.broker.chunks.chunk_walk import ChunkWalk
+from pulsar_spark.broker.delays.waiting import to_wait
+from pulsar_spark.broker.gathering.coded_work import Labelled, Listed, Stretch
+from pulsar_spark.broker.gathering.unread_slices import delayed_unread, honours_delays
+from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.protocol.entries.entry_codes import PART_CODE, UNREAD_CODE, WAITING_CODE
+
+MAX_ROUND_ENTRIES = 20_000_000
+"""Most new entries that one cursor delivers in a round."""
+
+WINDOW_ENTRIES = 1 << 12, 1 << 20
+"""First and largest number of positions looked at in one go."""
+
+MOST_LOOKED_AT = 1 << 21
+"""Most positions looked at in a round if all are passed over."""
+
+
+class New(NamedTuple):
+    """Entries never delivered, of one batch size and deliver time."""
+
+    part: Stretch | Listed | Labelled
+    batch_size: int
+    due_time: int | None
+
+
+class Requests(Protocol):
+    """What requests of the round say of entries."""
+
+    def unread(self, first: int, last: int) -> np.ndarray: ...
+
+    def has_requests(self, first: int, last: int) -> bool: ...
+
+    def are_settled(self, positions: np.ndarray) -> np.ndarray: ...
+
+
+class Read:
+    """The read of one cursor in one round; *requests* say which entries they name, which it leaves out. ``passed`` are
+    positions that it passes over, with the code that they get."""
+
+    def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, requests: Requests):
+        self._bundle, self._draft, self._cursor, self._entries = bundle, draft, changes.cursor, changes.cursor.entries
+        self._requests, self._chunked = requests, changes.cursor.chunked
+        self._walk = None if self._chunked is None else ChunkWalk(bundle, changes, requests.are_settled)
+        self.passed: list[tuple[np.ndarray, int]] = []
+
+    def new(self, permits: int) -> list[New]:
+        """What may be delivered the first time, by position, as many entries as permits allow: parts of one batch size
+        and deliver time."""
+        cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
+        cursor.advance_read_position()
+        if topic is None or permits <= 0:
+            return []
+        self.begin()
+        most, first, found = min(permits, MAX_ROUND_ENTRIES), cursor.read_position, []
+        end, at, width = topic.end_position(cursor.key.partition), first, WINDOW_ENTRIES[0]
+        last_passed = self._last_passed()
+        while most > 0 and at < end:
+            if at > last_passed:
+                last, parts = min(at + most, end) - 1, None
+            elif at - first < MOST_LOOKED_AT:
+                last, parts = self._look(at, min(at + max(width, min(most, WINDOW_ENTRIES[1])), end) - 1, most)
+                width = min(4 * width, WINDOW_ENTRIES[1])
+            else:
+                break
+            for new in self._parts(at, last, parts):
+                found.append(new)
+                most -= new.part.places
+            at = last + 1
+        return found
+
+    @property
+    def is_with_passed(self) -> bool:
+        """May the read pass over anything?"""
+        return self._cursor.read_position <= self._last_passed()
+
+    def begin(self) -> None:
+        """Apply limits of chunked messages up to the read position."""
+        if self._walk is not None:
+            self._walk.pass_by(self._cursor.read_position - 1)
+
+    def _last_passed(self) -> int:
+        """The last position that a read may pass over."""
+        ledgers = self._bundle.topics[self._cursor.topic].ledgers(self._cursor.key.partition)
+        last_delayed = ledgers.last_delayed_position if honours_delays(self._bundle, self._cursor) else -1
+        return max(last_delayed, ledgers.last_chunk_position if self._chunked else -1)
+
+    def _look(self, first: int, last: int, most: int) -> tuple[int, np.ndarray]:
+        """Pass over entries among *first*..*last*, up to the last of the first *most* others; its position, and those
+        of the others."""
+        positions = self._requests.unread(first, last)
+        codes, is_offered = self._codes(positions), self._are_offered(positions, last)
+        is_offered &= codes == UNREAD_CODE
+        others = np.flatnonzero(is_offered)
+        if len(others) >= most:
+            others = others[:most]
+            last, stop = int(positions[others[-1]]), int(others[-1]) + 1
+            positions, codes = positions[:stop], codes[:stop]
+        self._pass(positions, codes)
+        if self._walk is not None:
+            self._walk.pass_by(last)
+        return last, positions[others]
+
+    def pass_over(self, positions: np.ndarray, last: int) -> np.ndarray:
+        """Pass over those of the unread entries at ascending *positions*, up to *last*, that are not offered; the
+        others."""
+        if not len(positions) or positions[0] > self._last_passed():
+            return positions
+        codes = self._codes(positions)
+        self._pass(positions, codes)
+        return positions[(codes == UNREAD_CODE) & self._are_offered(positions, last)]
+
+    def cut(self, last: int) -> None:
+        """Let the read end at *last*."""
+        self.passed = [(positions[positions <= last], code) for positions, code in self.passed]
+        if self._walk is not None:
+            topic = self._bundle.topics[self._cursor.topic]
+            self._walk.pass_by(min(last, topic.end_position(self._cursor.key.partition) - 1))
+
+    def _pass(self, positions: np.ndarray, codes: np.ndarray) -> None:
+        for code in (WAITING_CODE, PART_CODE):
+            if (codes == code).any():
+                self.passed.append((positions[codes == code], code))
+
+    def _codes(self, positions: np.ndarray) -> np.ndarray:
+        """The codes that unread entries at ascending *positions* have once a read has met them."""
+        codes = np.full(len(positions), UNREAD_CODE)
+        if self._chunked is not None:
+            codes[self._chunked.groups.are_parts(positions)] = PART_CODE
+        if honours_delays(self._bundle, self._cursor):
+            codes[to_wait(self._bundle, self._cursor, positions, self._draft.wall) & (codes == UNREAD_CODE)] = (
+                WAITING_CODE
+            )
+        return codes
+
+    def _are_offered(self, positions: np.ndarray, last: int) -> np.ndarray:
+        """Which entries are no messages that a read up to *last* evicts."""
+        if self._walk is None:
+            return np.ones(len(positions), bool)
+        return ~np.isin(positions, self._walk.evicted(last))
+
+    def _parts(self, first: int, last: int, positions: np.ndarray | None) -> Iterable[New]:
+        """The entries at *positions*, or all unread ones, among *first*..*last*."""
+        known = delayed_unread(self._bundle, self._cursor, first, last, self._draft.wall)
+        runs = zip(*(known[name].to_pylist() for name in known.column_names))
+        if positions is None and self._is_whole(first, last):
+            return [New(Stretch(last + 1 - first, first, last, UNREAD_CODE), *says) for first, last, *says in runs]
+        positions = self._requests.unread(first, last) if positions is None else positions
+        found = []
+        for since, until, size, due in runs:
+            begin, end = np.searchsorted(positions, (since, until + 1)).tolist()
+            if begin < end:
+                found.append(New(Listed(positions[begin:end]), size, due))
+        return found
+
+    def _is_whole(self, first: int, last: int) -> bool:
+        """Are all entries *first*..*last* unread, and named by no request?"""
+        is_named = self._requests.has_requests(first, last)
+        return not is_named and self._entries.count([UNREAD_CODE], first, last) == last + 1 - first
