@@ -5,12 +5,14 @@ delivery states which requests its round had read, so that a consumer can tell w
 channel makes all calls and holds its lock while tables change.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -211,7 +213,7 @@ class Inbox:
             if replied is not None:
                 replied(Reply(named(row["error"])(row["text"] or row["error"]) if row["error"] else None, row["text"]))
         deliveries = [row for row in found["range"] if row["status"] == PENDING and row["delivery_round"] is not None]
-        for row in sorted(deliveries, key=self._comes_later):
+        for row in sorted(_by_position(deliveries), key=self._comes_later):
             if subscriber := self._subscriber(row):
                 subscriber.on_delivery(row, requests_version)
 
@@ -221,3 +223,33 @@ class Inbox:
 
     def _subscriber(self, row: dict) -> Subscriber | None:
         return self._subscribers.get((row["consumer_id"], row["topic"], row["partition"]))
+
+
+def _by_position(deliveries: list[dict]) -> list[dict]:
+    """*deliveries* with those of a consumer by position, cut where entries of one lie between entries of another, so
+    that entries are handed out in order. Those by due time stay as they are."""
+    found: list[dict] = []
+    of_consumers: dict[tuple, list[dict]] = {}
+    for row in deliveries:
+        if is_by_due_time(row):
+            found.append(row)
+        else:
+            of_consumers.setdefault((row["consumer_id"], row["topic"], row["partition"]), []).append(row)
+    for rows in of_consumers.values():
+        rows.sort(key=itemgetter("first"))
+        is_mixed = any(row["last"] > later["first"] for row, later in pairwise(rows))
+        found += _cut(rows) if is_mixed else rows
+    return found
+
+
+def _cut(rows: list[dict]) -> Iterator[dict]:
+    """Rows of one consumer, cut so that no entry of one lies between entries of another."""
+    named = [np.arange(row["first"], row["last"] + 1) if row["positions"] is None else row["positions"] for row in rows]
+    positions, whose = np.concatenate(named), np.repeat(np.arange(len(rows)), [len(each) for each in named])
+    order = np.argsort(positions)
+    positions, whose = positions[order], whose[order]
+    starts = np.flatnonzero(np.diff(whose, prepend=-1)).tolist()
+    for begin, end in pairwise([*starts, len(positions)]):
+        first, last, part = int(positions[begin]), int(positions[end - 1]), positions[begin:end]
+        is_whole = last - first + 1 == len(part)
+        yield rows[whose[begin]] | {"first": first, "last": last, "positions": None if is_whole else part}

@@ -39,12 +39,14 @@ class Hand:
         self.cursor = broker.cursor("t", "s")
 
     def deliver(self, *states, redelivery_count=0, ack_set=None, batch_size=1):
-        """A round that sends the consumer the entries at positions 0, 1, 2... whose state is True, and somebody else
-        those whose is False; None = not sent."""
+        """A round that sends the consumer the entries at positions 0, 1, 2... whose state is True, or a redelivery
+        count, and somebody else those whose is False; None = not sent."""
         self.round += 1
-        ids = {True: self.consumer._consumer_id, False: OTHERS}
+        mine, count = self.consumer._consumer_id, redelivery_count
         ranges = [
-            Range(at, at, "pending", ids[each], self.round, redelivery_count, None, ack_set, batch_size)
+            Range(at, at, "pending", mine if each else OTHERS, self.round, each or 0, None, ack_set, batch_size)
+            if type(each) is int
+            else Range(at, at, "pending", mine if each else OTHERS, self.round, count, None, ack_set, batch_size)
             for at, each in enumerate(states)
             if each is not None
         ]
@@ -84,6 +86,13 @@ def test_entries_that_lie_scattered_and_those_that_do_not(client, broker):
     assert sorted(receive_values(hand.consumer, 3)) == ["a", "c", "d"]
     hand.deliver(None, None, None, None, None, True, True, True, True)
     assert sorted(receive_values(hand.consumer, 4)) == ["f", "g", "h", "i"] and nothing_comes(hand.consumer)
+
+
+def test_entries_of_several_states_come_in_order(client, broker):
+    """Of one round, by position, however many rows say who has which of them."""
+    hand = Hand(client, broker, *"abcdefghi")
+    hand.deliver(True, 1, True, False, 1, True, 2, None, True)
+    assert receive_values(hand.consumer, 7) == list("abcefgi") and nothing_comes(hand.consumer)
 
 
 def test_what_comes_again_takes_the_place_of_the_same_entries_only(client, broker):
