@@ -5,7 +5,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.frames import consume
-from pulsar_spark.frames.consuming import consuming
+from pulsar_spark.frames.consuming import consumer_thread
 from tests.support.waiting import eventually
 
 
@@ -26,7 +26,7 @@ def send(served):
 
 @pytest.mark.parametrize("kind", ["Exclusive", "Shared", "KeyShared"])
 def test_a_consumer_gets_the_messages_of_added_partitions_from_the_first_on(served, admin, send, kind, monkeypatch):
-    monkeypatch.setattr(consuming, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(consumer_thread, "_LOOK_SECONDS", 0.05)
     taken = []
     consumption = consume(
         None,
@@ -48,7 +48,7 @@ def test_a_consumer_gets_the_messages_of_added_partitions_from_the_first_on(serv
 
 
 def test_one_partition_stays_one(served, admin, send, monkeypatch):
-    monkeypatch.setattr(consuming, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(consumer_thread, "_LOOK_SECONDS", 0.05)
     taken = []
     options = {"subscription_type": "Shared"}
     with consume(None, served.layout.root, "p-partition-1", "s", lambda found, _: taken.extend(found), **options):
