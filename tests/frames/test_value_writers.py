@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
-from pulsar_spark.frames.values.value_decoding import avro_reading, json_reading
+from pulsar_spark.frames.values.value_decoding import ValueDecoder
 from pulsar_spark.frames.values.value_encoding import ValueEncoder
 from pulsar_spark.frames.values.value_types import column_type, spark_type_of
 from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType
@@ -76,9 +76,9 @@ def arrow_of(given: str) -> pa.DataType:
 
 
 def read(payloads: pa.Array, kind, form=AVRO, writer=None) -> list:
-    reading = json_reading(info(kind, form)) if form is JSON else avro_reading(info(kind), {0: info(writer or kind)})
+    decoder = ValueDecoder(info(kind, form), {0: info(writer or kind, form)})
     versions = pa.array([0] * len(payloads), pa.int32())
-    found = reading.decoder().values(payloads, versions).to_pylist(maps_as_pydicts="strict")
+    found = decoder.values(payloads, versions).to_pylist(maps_as_pydicts="strict")
     return [each["value"]["a"] if each["value"] else each["value_error"] for each in found]
 
 

@@ -4,7 +4,7 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,34 +21,15 @@ WRONG_JSON = "the payload is not JSON that fits the schema"
 _Read = Callable[[bytes, int | None], Any]
 
 
-class Reading(NamedTuple):
-    """A schema to read with, and for Avro the definitions of the versions that wrote."""
-
-    info: SchemaInfo
-    writers: Mapping[int, str]
-
-    def decoder(self) -> "ValueDecoder":
-        """The decoder; create it in the worker."""
-        read = _json_read(self.info) if self.info.schema_type() is SchemaType.JSON else _avro_read(*self)
-        return ValueDecoder(column_type(self.info), read)
-
-
-def json_reading(info: SchemaInfo) -> Reading:
-    """Reads JSON of a schema, whichever version wrote it."""
-    return Reading(info, {})
-
-
-def avro_reading(info: SchemaInfo, writers: Mapping[int, SchemaInfo]) -> Reading:
-    """Reads Avro of the *writers* of versions as values of a schema."""
-    plain = {version: each.schema() for version, each in writers.items() if each.schema_type() is SchemaType.AVRO}
-    return Reading(info, plain)
-
-
 class ValueDecoder:
-    """Decodes payloads into values of the type *kind*, or errors."""
+    """Decodes payloads into values of the schema *info*, or errors; create it in the worker.
 
-    def __init__(self, kind: pa.DataType, read: _Read):
-        self._kind, self._read = pa.struct({VALUE: kind, VALUE_ERROR: pa.string()}), read
+    *writers* are the schemas of the versions that wrote, which Avro needs.
+    """
+
+    def __init__(self, info: SchemaInfo, writers: Mapping[int, SchemaInfo]):
+        self._read = _json_read(info) if info.schema_type() is SchemaType.JSON else _avro_read(info, writers)
+        self._kind = pa.struct({VALUE: column_type(info), VALUE_ERROR: pa.string()})
         self._stored = stored_type(self._kind)
 
     def values(self, payloads: pa.Array, versions: pa.Array) -> pa.Array:
@@ -92,7 +73,7 @@ def _json_read(info: SchemaInfo) -> _Read:
     return read
 
 
-def _avro_read(info: SchemaInfo, writers: Mapping[int, str]) -> _Read:
+def _avro_read(info: SchemaInfo, writers: Mapping[int, SchemaInfo]) -> _Read:
     kind = parse_definition(info.schema())
     is_marked = has_members(kind)
     if is_marked:
@@ -104,7 +85,9 @@ def _avro_read(info: SchemaInfo, writers: Mapping[int, str]) -> _Read:
 
     definition = plain(info.schema())
     reader = fastavro().parse_schema(definition)
-    theirs = {version: plain(each) for version, each in writers.items()}
+    theirs = {
+        version: plain(each.schema()) for version, each in writers.items() if each.schema_type() is SchemaType.AVRO
+    }
     parsed: dict[int | None, Any] = {
         version: parsed_writer(each, definition) for version, each in theirs.items() if each != definition
     }

@@ -6,7 +6,7 @@ value is null with an error. Column types are in value_types.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 import pyarrow as pa
@@ -17,14 +17,7 @@ from pyspark.sql import types as T
 from pulsar_spark.columns import arrow_udf
 from pulsar_spark.errors import IncompatibleSchema, InvalidConfiguration
 from pulsar_spark.frames.given_frames import check_frame
-from pulsar_spark.frames.values.value_decoding import (
-    VALUE,
-    VALUE_ERROR,
-    WRONG_JSON,
-    Reading,
-    avro_reading,
-    json_reading,
-)
+from pulsar_spark.frames.values.value_decoding import VALUE, VALUE_ERROR, WRONG_JSON, ValueDecoder
 from pulsar_spark.frames.values.value_types import column_type, has_members, kinds, spark_type_of
 from pulsar_spark.protocol.schemas.avro_resolution import parse_definition
 from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType
@@ -76,14 +69,14 @@ def decode_values(
     if info.schema_type() is SchemaType.JSON:
         return _from_json(messages, info)
     writers = {each.version: each.info for each in table.versions(found.topic_id) if not each.is_removed}
-    return _read_by_workers(messages, info, avro_reading(info, writers))
+    return _read_by_workers(messages, info, writers)
 
 
-def _read_by_workers(messages: DataFrame, info: SchemaInfo, reading: Reading) -> DataFrame:
+def _read_by_workers(messages: DataFrame, info: SchemaInfo, writers: Mapping[int, SchemaInfo]) -> DataFrame:
     decoded = pa.struct({VALUE: column_type(info), VALUE_ERROR: pa.string()})
 
     def values(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
-        decoder = reading.decoder()
+        decoder = ValueDecoder(info, writers)
         for payloads, versions in batches:
             yield decoder.values(payloads, versions)
 
@@ -95,7 +88,7 @@ def _read_by_workers(messages: DataFrame, info: SchemaInfo, reading: Reading) ->
 def _from_json(messages: DataFrame, info: SchemaInfo) -> DataFrame:
     wanted, kind = cast(T.StructType, spark_type_of(column_type(info))), parse_definition(info.schema())
     if has_members(kind) or any(each.logical for each in kinds(kind)):
-        return _read_by_workers(messages, info, json_reading(info))
+        return _read_by_workers(messages, info, {})
     with_corrupt = T.StructType([*wanted.fields, T.StructField(_CORRUPT, T.StringType())])
     text = F.col("payload").cast("string")
     read = F.from_json(text, with_corrupt, {"columnNameOfCorruptRecord": _CORRUPT})
