@@ -139,9 +139,10 @@ class _Waiter:
         """Entries that wait for it until another time, or that its rows name singly: deliver time, position,
         subscription."""
         for range_ in self._ranges:
-            if range_.status == REPLAY and window.after < (range_.due_time or 0) <= window.until:
+            due = range_.due_time or 0
+            if range_.status == REPLAY and window.after < due <= window.until:
                 for position in range(range_.first, range_.last + 1):
-                    yield range_.due_time, position, self.subscription
+                    yield due, position, self.subscription
 
 
 class Places(NamedTuple):
