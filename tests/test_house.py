@@ -13,7 +13,6 @@ MOST_METHODS, MOST_LINES = 20, 50
 LARGE = {
     "admin/admin.py::Admin": 25,
     "admin/policies.py::Policies": 28,
-    "broker/bundle/bundle.py::Bundle": 24,
     "broker/cursors/state.py::Cursor": 35,
     "broker/delays/delay_index.py::DelayIndex": 25,
     "broker/gathering/coded.py::Coded": 38,

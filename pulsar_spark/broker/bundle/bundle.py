@@ -167,10 +167,6 @@ class Bundle(Topics):
         self.delay_index.forget(topic_id)
         self.dues_dropped = {place: until for place, until in self.dues_dropped.items() if place[0] != topic_id}
 
-    def is_set_aside(self, cursor: Cursor) -> bool:
-        """Is the cursor, or its topic, set aside?"""
-        return self.set_aside.has(cursor)
-
     # Leases
 
     def renew_lease(self, client_id: str, now: int) -> None:

@@ -30,7 +30,7 @@ def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
     at the consumer they were kept back from."""
     for cursor in bundle.cursors.awake():
         chunked = cursor.chunked
-        if chunked is not None and not bundle.is_set_aside(cursor) and chunked.has_news:
+        if chunked is not None and not bundle.set_aside.has(cursor) and chunked.has_news:
             with isolated(of_cursor(cursor)):
                 _take_numbered(bundle, draft, chunked)
 
@@ -53,7 +53,7 @@ def expire_incomplete(bundle: Bundle, draft: RoundDraft) -> None:
     """Release messages that were not complete in time."""
     for cursor in bundle.cursors.awake():
         chunked = cursor.chunked
-        if chunked is None or not cursor.consumers or bundle.is_set_aside(cursor):
+        if chunked is None or not cursor.consumers or bundle.set_aside.has(cursor):
             continue
         with isolated(of_cursor(cursor)):
             due = chunked.next_expiry()

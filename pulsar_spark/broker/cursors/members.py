@@ -204,7 +204,7 @@ class Members(RequestHandler):
         come again, uncounted (2.19)."""
         state = self.topic_of(request)
         for cursor in self.bundle.cursors_of(state.topic.topic_id):
-            if cursor.key.partition == request.partition and not self.bundle.is_set_aside(cursor):
+            if cursor.key.partition == request.partition and not self.bundle.set_aside.has(cursor):
                 for consumer_id in list(cursor.consumers):
                     self._leave(cursor, consumer_id, "unloaded")
 

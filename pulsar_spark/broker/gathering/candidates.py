@@ -21,7 +21,7 @@ def next_due(bundle: Bundle, now: int) -> int | None:
 
 def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     """That instant by the broker's own clock, and by the machine's."""
-    served = [cursor for cursor in bundle.cursors.awake() if not bundle.is_set_aside(cursor)]
+    served = [cursor for cursor in bundle.cursors.awake() if not bundle.set_aside.has(cursor)]
     at_rest = bundle.cursors.next_due()
     own = [due for cursor in served for due in cursor.returns_at() if due > now.own]
     own += [cursor.reads_after for cursor in served if cursor.reads_after > now.own]
@@ -50,7 +50,7 @@ def has_work(bundle: Bundle, draft: RoundDraft) -> bool:
     return any(
         takes_part(bundle, draft, cursor, takers_of(cursor, draft.now))
         for cursor in bundle.cursors.awake()
-        if not bundle.is_set_aside(cursor)
+        if not bundle.set_aside.has(cursor)
     )
 
 
@@ -109,7 +109,7 @@ def let_all_rest(bundle: Bundle, now: Instant) -> None:
     """Let all cursors rest that would take no part in a round."""
     draft = RoundDraft(0, now.own, now.wall)
     for cursor in bundle.cursors.awake():
-        if not bundle.is_set_aside(cursor):
+        if not bundle.set_aside.has(cursor):
             takers = takers_of(cursor, now.own)
             if not takes_part(bundle, draft, cursor, takers):
                 let_rest(bundle, now, cursor, takers)

@@ -31,7 +31,7 @@ def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
     gathering = _Gathering(bundle, draft)
     bundle.cursors.wake(draft.cursors)
     for cursor in bundle.cursors.awake():
-        if not bundle.is_set_aside(cursor):
+        if not bundle.set_aside.has(cursor):
             with isolated(of_cursor(cursor)):
                 gathering.look_at(cursor)
     return Work(gathering.rows.table(), gathering.cursors, gathering.affected)

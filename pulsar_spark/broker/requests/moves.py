@@ -82,7 +82,7 @@ class Moves(RequestHandler):
             for cursor in self.bundle.cursors_of(state.topic.topic_id) if state.trimmed else []:
                 partition = cursor.key.partition
                 is_behind = cursor.mark_delete + 1 < state.first_position(partition)
-                if is_behind and not self.bundle.is_set_aside(cursor):
+                if is_behind and not self.bundle.set_aside.has(cursor):
                     with isolated(of_cursor(cursor)):
                         first = self.first_position(state, partition, reads_compacted=cursor.reads_compacted)
                         self.mark_deleted(cursor, first - 1)
