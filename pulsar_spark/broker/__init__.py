@@ -53,7 +53,7 @@ this place calls.
 | who owns which hashes after a restart | 2.24-2.29 | key_shared.restore | kept_owners.kept_selector |
 | which consumers are newcomers | 2.32, 2.35 | key_shared.take_in | key_shared.join_position |
 | which are newcomers no longer as others leave | 2.34 | key_shared.release_hashes | key_shared.still_recent |
-| which newcomers have caught up | 2.34 | gather._Gathering.look_at | draining.caught_up |
+| which newcomers have caught up | 2.34 | members.settle_cursors | draining.caught_up |
 | which consumer an entry belongs to | 2.23, 2.31 | keyed.owners_of | hash_ranges.Owners |
 | which hashes drain | 2.41, 0.22 | keyed.Keyed._what_waits | draining.DrainingHashes |
 | how many waiting entries reading passes over | 2.39 | keyed.Keyed._look_ahead_limit | draining.look_ahead_limit |

@@ -4,6 +4,7 @@ from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.committing.facts import cursor_row, dead_letter_rows, removed_consumer_row, removed_page_row
 from pulsar_spark.broker.committing.round_rows import RoundRows
 from pulsar_spark.broker.cursors.unacked import hold_back
+from pulsar_spark.broker.gathering.candidates import let_rest
 from pulsar_spark.broker.gathering.coded_work import CodedWork
 from pulsar_spark.broker.key_shared.key_shared import with_other_ranges
 from pulsar_spark.broker.planning.work import Outcome, Work
@@ -15,6 +16,11 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome
     """Store the plan's *outcomes* in the bundle; returns the rows to commit, except the round's own. *limit* is the
     broker's limit of unacknowledged messages, 0 for none."""
     rows = RoundRows(draft.facts, draft.number)
+    for cursor, found in work.fruitless:
+        cursor.nothing_found_at = found
+    for cursor, takers in work.resting:  # first, so that what follows may wake them
+        with isolated(of_cursor(cursor)):
+            let_rest(bundle, bundle.now, cursor, takers)
     for changes, affected, outcome in zip(work.cursors, work.affected, outcomes, strict=True):
         with isolated(of_cursor(changes.cursor)):
             _absorb_cursor(changes, affected, outcome, rows)

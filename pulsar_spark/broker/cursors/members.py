@@ -4,20 +4,24 @@ consumer that leaves return uncounted."""
 from collections.abc import Collection
 from functools import partial
 
+from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.committing.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.delays.waiting import stop_waiting, wait_again
+from pulsar_spark.broker.delays.waiting import are_forgotten, free_forgotten, stop_waiting, wait_again
+from pulsar_spark.broker.gathering.candidates import takers_of
 from pulsar_spark.broker.gathering.unread_slices import honours_delays
 from pulsar_spark.broker.key_shared.key_shared import Newcomer, newcomer_of, refusal_of, release_hashes, take_in
-from pulsar_spark.broker.requests.drafts import CursorDraft, Removed
+from pulsar_spark.broker.requests.drafts import CursorDraft, Removed, RoundDraft
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.request_handler import RequestHandler, number_of
+from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.errors import ConsumerBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.chunks.chunking import AUTO_ACK_OLDEST, EXPIRE_TIME_MS, MAX_PENDING
 from pulsar_spark.protocol.delays.instants import from_micros
+from pulsar_spark.protocol.keys.draining import caught_up
 from pulsar_spark.protocol.policies.compaction import IS_READ_COMPACTED, reads_compacted_refusal
 from pulsar_spark.protocol.policies.policies import MOST_INT32, POLICIES
 from pulsar_spark.protocol.redelivery.letters import LATEST_MS, NAME_DEAD_LETTER_TOPIC, dead_letters_to
@@ -297,6 +301,22 @@ class Members(RequestHandler):
     def renew_lease(self, client_id: str | None) -> None:
         if client_id in self.bundle.lease_ms:
             self.bundle.renew_lease(client_id, self.draft.now)
+
+
+def settle_cursors(bundle: Bundle, draft: RoundDraft) -> None:
+    """End the time of newcomers that have caught up, and the wait of entries that no index names or no policy wants."""
+    bundle.cursors.wake(draft.cursors)
+    for cursor in bundle.cursors.awake():
+        if bundle.set_aside.has(cursor):
+            continue
+        with isolated(of_cursor(cursor)):
+            for consumer_id in caught_up(cursor.recently_joined, cursor.mark_delete):
+                del cursor.recently_joined[consumer_id]
+                draft.of(cursor).changed_consumers.add(consumer_id)
+            if cursor.dues is not None and cursor.consumers and not honours_delays(bundle, cursor):
+                stop_waiting(draft.of(cursor))
+            if cursor.dues is not None and takers_of(cursor, draft.now) and are_forgotten(cursor):
+                free_forgotten(draft.of(cursor))
 
 
 def _check_chunk_limits(request: Request) -> None:

@@ -124,13 +124,10 @@ def _found_nothing(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer],
     return known is not None and known[0] == _state(bundle, cursor, takers) and (known[1] is None or known[1] > wall)
 
 
-def note_nothing_found(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> None:
-    """Note that nothing was found for these consumers."""
+def nothing_found(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> tuple:
+    """What to note of a cursor in which nothing was found for these consumers."""
     dues = [cursor.next_replay(wall), cursor.dues and cursor.dues.next_due(wall)]
-    cursor.nothing_found_at = (
-        _state(bundle, cursor, takers),
-        min((due for due in dues if due is not None), default=None),
-    )
+    return _state(bundle, cursor, takers), min((due for due in dues if due is not None), default=None)
 
 
 def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tuple:

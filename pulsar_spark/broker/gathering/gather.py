@@ -6,20 +6,16 @@
 from collections import Counter
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.delays import waiting
-from pulsar_spark.broker.gathering.candidates import let_rest, note_nothing_found, takers_of, takes_part
+from pulsar_spark.broker.gathering.candidates import nothing_found, takers_of, takes_part
 from pulsar_spark.broker.gathering.coded import Coded
 from pulsar_spark.broker.gathering.coded_work import CodedWork
-from pulsar_spark.broker.gathering.unread_slices import honours_delays
 from pulsar_spark.broker.key_shared.coded_by_key import CodedByKey
 from pulsar_spark.broker.planning.work import Rows, Work
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
-from pulsar_spark.protocol.keys.draining import caught_up
 from pulsar_spark.protocol.policies.policies import UNACKED_LIMITS
 from pulsar_spark.protocol.subscriptions.shared import turns
 from pulsar_spark.storage.delta.python_rows import uncollected
@@ -29,12 +25,11 @@ from pulsar_spark.storage.delta.python_rows import uncollected
 def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
     """The work of a round, for all cursors that have any."""
     gathering = _Gathering(bundle, draft)
-    bundle.cursors.wake(draft.cursors)
     for cursor in bundle.cursors.awake():
         if not bundle.set_aside.has(cursor):
             with isolated(of_cursor(cursor)):
                 gathering.look_at(cursor)
-    return Work(gathering.rows.table(), gathering.cursors, gathering.affected)
+    return Work(gathering.rows.table(), gathering.cursors, gathering.affected, gathering.resting, gathering.fruitless)
 
 
 class _Gathering:
@@ -42,21 +37,18 @@ class _Gathering:
 
     def __init__(self, bundle: Bundle, draft: RoundDraft):
         self.bundle, self.draft = bundle, draft
-        self.rows, self.cursors, self.affected = Rows(), [], []
+        self.rows = Rows()
+        self.cursors: list[CursorDraft] = []
+        self.affected: list[CodedWork] = []
+        self.resting: list[tuple[Cursor, list[Consumer]]] = []
+        self.fruitless: list[tuple[Cursor, tuple]] = []
 
     def look_at(self, cursor: Cursor) -> None:
-        for consumer_id in caught_up(cursor.recently_joined, cursor.mark_delete):
-            del cursor.recently_joined[consumer_id]
-            self.draft.of(cursor).changed_consumers.add(consumer_id)
         takers = takers_of(cursor, self.draft.now)
-        if cursor.dues is not None and cursor.consumers and not honours_delays(self.bundle, cursor):
-            waiting.stop_waiting(self.draft.of(cursor))
-        if cursor.dues is not None and takers and waiting.are_forgotten(cursor):
-            waiting.free_forgotten(self.draft.of(cursor))
         if takes_part(self.bundle, self.draft, cursor, takers):
             self._add(self.draft.of(cursor), takers)
         elif cursor.key not in self.draft.cursors:
-            let_rest(self.bundle, Instant(self.draft.now, self.draft.wall), cursor, takers)
+            self.resting.append((cursor, takers))
 
     def _add(self, changes: CursorDraft, takers: list[Consumer]) -> None:
         """Add the rows of a cursor; they count places in dealing order."""
@@ -64,7 +56,7 @@ class _Gathering:
         coded = (CodedByKey if cursor.is_key_shared else Coded)(self.bundle, self.draft, changes, takers)
         work = coded.plan()
         if isinstance(coded, CodedByKey) and (coded.found_nothing or cursor.is_blocked):
-            note_nothing_found(self.bundle, cursor, takers, self.draft.wall)
+            self.fruitless.append((cursor, nothing_found(self.bundle, cursor, takers, self.draft.wall)))
         elsewhere = _unacked_elsewhere(cursor.unacked, work.planned)
         number = self._begin(changes, takers, work, elsewhere, coded.first_new)
         self.rows.extend("range", number, coded.rows)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pulsar_spark.broker.cursors.consumer import Consumer
+from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.gathering.coded_work import CodedWork
 from pulsar_spark.broker.requests.drafts import CursorDraft
 from pulsar_spark.protocol.acknowledgement.cursor import Range
@@ -51,11 +53,17 @@ class Rows:
 
 
 class Work(NamedTuple):
-    """What to plan: rows of transforms.round_inputs, the cursor of each number, and the entries they stand for."""
+    """What to plan: rows of transforms.round_inputs, the cursor of each number, and the entries they stand for.
+
+    ``resting`` are cursors without work, with consumers that could take entries. ``fruitless`` are Key_Shared cursors
+    in which nothing was found, with what to note of each (see candidates).
+    """
 
     rows: pa.Table
     cursors: list[CursorDraft]
     affected: list[CodedWork]
+    resting: Sequence[tuple[Cursor, Collection[Consumer]]] = ()
+    fruitless: Sequence[tuple[Cursor, tuple]] = ()
 
     def __bool__(self) -> bool:
         return bool(self.cursors)

@@ -38,7 +38,7 @@ from pulsar_spark.broker.committing.commit import (
 from pulsar_spark.broker.committing.facts import topic_rows
 from pulsar_spark.broker.committing.round_rows import RoundRows
 from pulsar_spark.broker.committing.snapshots import is_snapshot_due
-from pulsar_spark.broker.cursors.members import Members
+from pulsar_spark.broker.cursors.members import Members, settle_cursors
 from pulsar_spark.broker.gathering.gather import gather_work
 from pulsar_spark.broker.letters.projections import write_projections
 from pulsar_spark.broker.planning.work import Outcome, Work
@@ -168,6 +168,7 @@ def let_time_pass(bundle: Bundle, draft: RoundDraft, topics: list[TopicState]) -
     draft.facts += bundle.waiting_letters.facts()
     for state in topics:
         draft.facts += topic_rows(state, bundle.dues_dropped) + bundle.stopped_rows(state)
+    settle_cursors(bundle, draft)
 
 
 def forget_unneeded(bundle: Bundle, draft: RoundDraft, topics: list[TopicState], *, is_snapshot: bool) -> None:
