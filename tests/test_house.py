@@ -15,7 +15,7 @@ LARGE = {
     "admin/policies.py::Policies": 28,
     "broker/cursors/state.py::Cursor": 35,
     "broker/delays/delay_index.py::DelayIndex": 25,
-    "broker/gathering/coded.py::Coded": 38,
+    "broker/gathering/coded.py::Coded": 25,
     "cli/messages/messages.py::produce": 66,
     "client/acks/acknowledgement_tracker.py::AcknowledgementTracker": 30,
     "client/compat.py::Context": 28,

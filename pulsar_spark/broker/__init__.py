@@ -24,7 +24,7 @@ Two inputs of the plan depend on more than the round's rows; one place makes eac
 | who asks again, and is unblocked even if no entry comes back | 4.4 | gather._Gathering._add_turns |
 
 Mark-delete is the last position before the first entry that is not acknowledged (3.17); a cursor's state in memory
-finds it. ``keyed_codes`` finds returned entries before the plan does, because a return frees the
+finds it. ``key_shared.out`` finds returned entries before the plan does, because a return frees the
 entry's hash (2.41). It must agree with the plan (``tests/differential/test_who_comes_back.py``).
 
 Pure rules of ``protocol`` decide control facts, which are few, on the driver. The table has one row per rule: its

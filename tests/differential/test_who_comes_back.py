@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 
 from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.key_shared import keyed
 from pulsar_spark.broker.key_shared.keyed import owners_of
-from pulsar_spark.broker.key_shared.keyed_codes import KeyedCodes
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from tests.differential import key_strategies
 from tests.differential.drawing import drawn
@@ -50,14 +50,14 @@ class Watched(Duel):
 
 
 def test_what_is_out_before_the_plan_is_what_it_leaves_out(monkeypatch):
-    out, compared, real = {}, [], KeyedCodes._out
+    out, compared, real = {}, [], keyed.entries_out
 
-    def noted(keyed: KeyedCodes):
-        found = real(keyed)
-        out[keyed._cursor.key] = set(found.positions.tolist())
+    def noted(changes, *given):
+        found = real(changes, *given)
+        out[changes.cursor.key] = set(found.positions.tolist())
         return found
 
-    monkeypatch.setattr(KeyedCodes, "_out", noted)
+    monkeypatch.setattr(keyed, "entries_out", noted)
 
     @drawn(10)
     @given(key_strategies.histories())

@@ -59,7 +59,7 @@ class Cursor:
         self.recently_joined: dict[str, int] = {}
         self.selector: Selector | None = None
         self.elsewhere: tuple[Selector, np.ndarray] | None = None
-        """Where entries lay, by a selector, that others than their owners have; see keyed_codes."""
+        """Where entries lay, by a selector, that others than their owners have; see key_shared.out."""
         self.msg_out_counter = self.msg_redeliver_counter = 0
         self.nothing_found_at: tuple | None = None
         """How things stood when a Key_Shared round found nothing to hand out (see candidates)."""

@@ -6,8 +6,6 @@ by position. Neighbours that agree are one row of the plan.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,37 +14,17 @@ from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.delays.waiting import to_wait
 from pulsar_spark.broker.gathering.coded_read import New, Read
 from pulsar_spark.broker.gathering.coded_work import CodedWork, Labelled, Listed, Stretch
+from pulsar_spark.broker.gathering.marks import NO_POSITIONS, Marks, Returned
 from pulsar_spark.broker.gathering.unread_run import UnreadRun
 from pulsar_spark.broker.gathering.unread_slices import deliver_time
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
-from pulsar_spark.protocol.acknowledgement.ack_set import is_empty
-from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY, Range
-from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, inside, ranges_of
-from pulsar_spark.protocol.entries.entry_codes import (
-    ACKNOWLEDGED_CODE,
-    FIXED,
-    PART_CODE,
-    UNREAD_CODE,
-    WAITING_CODE,
-    EntryState,
-)
+from pulsar_spark.protocol.acknowledgement.cursor import REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded, inside
+from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, FIXED, PART_CODE, UNREAD_CODE, WAITING_CODE
 from pulsar_spark.storage.delay_index.delayed import NONE_DUE, Due, in_order
 
 ONE_BY_ONE = 1 << 18
 """Acknowledged entries up to which they are looked at one by one; of more, whole stretches are counted."""
-NO_POSITIONS = np.empty(0, np.int64)
-
-
-class _Returned(NamedTuple):
-    """Entries that their holders give back: positions, which ascend, and of each when it comes again, and whether that
-    was unseen."""
-
-    positions: np.ndarray
-    dues: np.ndarray
-    unseen: np.ndarray
-
-    def where(self, chosen: np.ndarray) -> "_Returned":
-        return _Returned(*(column[chosen] for column in self))
 
 
 class Coded:
@@ -68,7 +46,8 @@ class Coded:
         self.first_new = 0
         self._due = NONE_DUE
         """Entries whose deliver time has come and that may be dealt, by it."""
-        self.read = Read(bundle, draft, changes, self)
+        self.marks = Marks(changes, draft.now)
+        self.read = Read(bundle, draft, changes, self.marks)
         self._line: tuple[str | None, bool | None] = None, None
         """The line of the entries that are added now, and whether they are held; neither but on Key_Shared."""
 
@@ -76,8 +55,7 @@ class Coded:
         """Work out the rows."""
         new = self._read_new() if self._draft.reads(self._changes) else None
         if self._cursor.chunked is not None:  # the read may have acknowledged or kept back messages
-            for name in ("_acked", "_known", "pending"):
-                self.__dict__.pop(name, None)
+            self.marks.look_again()
         self._add_acknowledged()
         self._add_what_may_go(self._add_what_stays(), new)
         self._pass_named()
@@ -92,7 +70,7 @@ class Coded:
         """Pass over unread entries that requests name without acknowledging them: those that wait, and parts."""
         for span in self._changes.passed:
             self.read.passed.append((self._entries.where([UNREAD_CODE], *span), WAITING_CODE))
-        for span in self._parts_among(self._changes.acknowledged_whole) if self._cursor.chunked else ():
+        for span in self.marks.parts_among(self._changes.acknowledged_whole) if self._cursor.chunked else ():
             self.read.passed.append((self._entries.where([UNREAD_CODE], *span), PART_CODE))
 
     def _add_what_may_go(self, known: np.ndarray, new: list[New] | None) -> None:
@@ -108,162 +86,39 @@ class Coded:
 
     # What is acknowledged
 
-    @cached_property
-    def _acked(self) -> list[tuple[int, int]]:
-        """The stretches above mark-delete that requests acknowledge as a whole."""
-        passed = self._entries.mark_delete
-        spans = Positions(sorted(self._changes.acknowledged_whole))
-        spans = [(max(first, passed + 1), last) for first, last in spans if last > passed]
-        if self._cursor.chunked is None or not spans:
-            return spans
-        parts = self._parts_among(spans)
-        return [gap for span in spans for gap in parts.gaps(*span)] if parts else spans
-
-    def _parts_among(self, spans: Iterable[tuple[int, int]]) -> Positions:
-        """The parts of chunked messages in *spans* that were never delivered: requests do not acknowledge them."""
-        groups, found = self._cursor.chunked.groups, Positions()
-        positions = expanded(*as_array(part for span in spans for part in groups.parts(*span)))
-        positions = np.unique(positions)
-        codes = self._entries.at(positions)
-        for span in ranges_of(positions[np.isin(codes, (UNREAD_CODE, PART_CODE))]):
-            found.add(*span)
-        return found
-
-    @cached_property
-    def _answered(self) -> dict[int, list[tuple[int, int]]]:
-        """The codes of deliveries that consumers acknowledge, each with the stretches of it."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        for first, last, consumer_id, number in self._changes.delivered_acks:
-            for code, state in self.pending.items():
-                if (state.consumer_id, state.delivery_round) == (consumer_id, number):
-                    found.setdefault(code, []).append((first, min(last, self._entries.end - 1)))
-        return {code: list(Positions(sorted(spans))) for code, spans in found.items()}
-
     def _add_acknowledged(self) -> None:
         first = self._places
-        entries = sum(last - first + 1 for first, last in self._acked)
+        entries = sum(last - first + 1 for first, last in self.marks.acked)
         if 0 < entries <= ONE_BY_ONE:
-            self._add_by_code(expanded(*as_array(self._acked)))
+            self._add_by_code(expanded(*as_array(self.marks.acked)))
         else:
-            for span in self._acked:
-                for code in (UNREAD_CODE, *self._known):
+            for span in self.marks.acked:
+                for code in (UNREAD_CODE, *self.marks.known):
                     self._add_stretch(code, *span)
-        for code, spans in self._answered.items():
+        for code, spans in self.marks.answered.items():
             for span in spans:
-                if any(first <= span[1] and last >= span[0] for first, last in self._acked):
+                if any(first <= span[1] and last >= span[0] for first, last in self.marks.acked):
                     positions = self._entries.where([code], *span)
-                    self._add_by_code(positions[~inside(positions, self._acked)])
+                    self._add_by_code(positions[~inside(positions, self.marks.acked)])
                 else:
                     self._add_stretch(code, *span)
         if self._places > first:
             self.acks.append((first, self._places - 1))
 
-    def are_acked(self, positions: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Which of the entries at ascending *positions*, which have *codes*, are acknowledged, also by requests."""
-        if not len(positions):
-            return np.zeros(0, bool)
-        found = inside(positions, self._acked) | (positions <= self._entries.mark_delete)
-        for code, spans in self._answered.items():
-            found |= (codes == code) & inside(positions, spans)
-        return found
-
-    def are_settled(self, positions: np.ndarray) -> np.ndarray:
-        """Which entries at *positions* are acknowledged, or pending and not to come back in this round."""
-        order = np.argsort(positions)
-        at = positions[order]
-        codes = self._entries.at(at)
-        stays = [code for code in self.pending if code not in self._leaving]
-        back = self.returned.positions[self.returned.dues <= self._draft.now]
-        is_settled = self.are_acked(at, codes) | np.isin(codes, self._entries.codes.acknowledged)
-        found = np.empty(len(at), bool)
-        found[order] = is_settled | np.isin(codes, stays) & ~np.isin(at, back)
-        return found
-
     # What is known, and comes back or not
-
-    @cached_property
-    def _known(self) -> dict[int, EntryState]:
-        """The codes that entries have, but for unread and acknowledged ones, and what they mean."""
-        counts = self._entries.counts
-        known = self._entries.codes.known()
-        return {
-            code: state for code, state in known if code > ACKNOWLEDGED_CODE and code < len(counts) and counts[code]
-        }
-
-    @cached_property
-    def pending(self) -> dict[int, EntryState]:
-        """The codes of pending entries."""
-        return {code: state for code, state in self._known.items() if state.status == PENDING}
-
-    @cached_property
-    def returned(self) -> _Returned:
-        """What holders give back by name; of several requests for one entry the last one counts (4.16, 4.21)."""
-        returns, tails = self._changes.returns, list(self._tails())
-        if not returns and not tails:
-            return _Returned(NO_POSITIONS, NO_POSITIONS, np.empty(0, bool))
-        firsts, lasts = as_array(each[:2] for each in returns)
-        positions = np.concatenate([expanded(firsts, lasts), *(positions for positions, _ in tails)])
-        counts = [*(lasts - firsts + 1).tolist(), *(len(positions) for positions, _ in tails)]
-        requests = [each[2:] for each in returns] + [(consumer_id, self._draft.now, True) for _, consumer_id in tails]
-        numbers = np.repeat(np.arange(len(requests)), counts)
-        order = np.lexsort((numbers, positions))
-        positions, numbers = positions[order], numbers[order]
-        codes = self._entries.at(positions)
-        consumers: dict[str, int] = {}
-        whose = np.array([consumers.setdefault(each[0], len(consumers)) for each in requests])[numbers]
-        holders = np.full(len(self._entries.codes), -1)
-        for code, state in self.pending.items():
-            holders[code] = consumers.get(state.consumer_id, -1)
-        is_its = (holders[codes] == whose) & ~self.are_acked(positions, codes)
-        positions, numbers = positions[is_its], numbers[is_its]
-        is_last = np.append(positions[1:] != positions[:-1], True)[: len(positions)]
-        positions, numbers = positions[is_last], numbers[is_last]
-        dues, unseen = (np.array([each[at] for each in requests])[numbers] for at in (1, 2))
-        return _Returned(positions, dues, unseen)
-
-    def _tails(self) -> Iterable[tuple[np.ndarray, str]]:
-        """Where entries lie that come back unseen, of what consumers were sent from a round on, and who had them."""
-        for consumer_id, number, first in self._changes.tails:
-            for code, state in self.pending.items():
-                if state.consumer_id == consumer_id and state.delivery_round >= number:
-                    since = first if state.delivery_round == number else 0
-                    yield self._entries.where([code], since, self._entries.end - 1), consumer_id
-
-    @cached_property
-    def _leaving(self) -> list[int]:
-        """The codes all of whose entries come back: their holder left or asks for all, their time has come, or, on
-        Exclusive and Failover, anything comes back (2.12)."""
-        changes, now = self._changes, self._draft.now
-        gone = changes.left | changes.redelivered
-        found = [
-            code
-            for code, state in self.pending.items()
-            if state.consumer_id in gone or (state.due_time is not None and state.due_time <= now)
-        ]
-        is_rewound = self._cursor.is_single_active and (found or len(self.returned.positions))
-        return list(self.pending) if is_rewound else found
-
-    @cached_property
-    def left_of_batches(self) -> np.ndarray:
-        """Where entries lie that requests acknowledge in part, ascending."""
-        named = sorted(position for position, left in self._changes.ack_sets.items() if not is_empty(left))
-        if not named:
-            return NO_POSITIONS
-        positions = np.array(named, np.int64)
-        return positions[~self.are_acked(positions, self._entries.at(positions))]
 
     def _add_what_stays(self) -> np.ndarray:
         """Add what comes back and cannot be dealt in this round; the positions, ascending, of what may be."""
-        returned, deals = self.returned, self._permits > 0
+        returned, deals = self.marks.returned, self._permits > 0
         if not deals and not len(returned.positions):
             self._add_leaving()
-            return self.left_of_batches
-        if not self._leaving and not len(returned.positions):
-            return _union((self.left_of_batches, self._offered()))
-        leaving = self._entries.where(self._leaving, 0, self._entries.end - 1)
+            return self.marks.left_of_batches
+        if not self.marks.leaving and not len(returned.positions):
+            return _union((self.marks.left_of_batches, self._offered()))
+        leaving = self._entries.where(self.marks.leaving, 0, self._entries.end - 1)
         if len(leaving):
-            leaving = leaving[~self.are_acked(leaving, self._entries.at(leaving))]
-        parts = [self.left_of_batches]
+            leaving = leaving[~self.marks.are_acked(leaving, self._entries.at(leaving))]
+        parts = [self.marks.left_of_batches]
         if deals:
             comes = _union((leaving, returned.positions[returned.dues <= self._draft.now]))
             parts += [self._may_be_dealt(comes), self._offered()]
@@ -279,16 +134,16 @@ class Coded:
 
     def _add_leaving(self) -> None:
         """Add the codes all of whose entries come back, to be dealt to nobody in this round."""
-        apart = [(position, position) for position in self.left_of_batches.tolist()]
-        for code in self._leaving:
-            if self._acked or self._answered or apart:
+        apart = [(position, position) for position in self.marks.left_of_batches.tolist()]
+        for code in self.marks.leaving:
+            if self.marks.acked or self.marks.answered or apart:
                 positions = self._entries.where([code], 0, self._entries.end - 1)
-                is_apart = self.are_acked(positions, np.full(len(positions), code)) | inside(positions, apart)
+                is_apart = self.marks.are_acked(positions, np.full(len(positions), code)) | inside(positions, apart)
                 self._add_by_code(positions[~is_apart])
             else:
                 self._add_stretch(code, self._entries.mark_delete + 1, self._entries.end - 1)
 
-    def _add_returned(self, returned: _Returned) -> None:
+    def _add_returned(self, returned: Returned) -> None:
         """Add what is given back and not dealt in this round, those that agree together."""
         if not len(returned.positions):
             return
@@ -304,7 +159,7 @@ class Coded:
             self._add_part(Listed(positions))
 
     def _add_return(self, first: int, last: int, code: int, due: int, is_unseen: bool) -> None:
-        self.returns.append(Return(first, last, self.pending[code].consumer_id, due, is_unseen))
+        self.returns.append(Return(first, last, self.marks.pending[code].consumer_id, due, is_unseen))
 
     def _offered(self) -> np.ndarray:
         """Where the entries lie that may be delivered again now and wait for no time, as many as permits allow; sets
@@ -323,16 +178,16 @@ class Coded:
             positions = self._where_left(ripe[due])
             found.append(Due(positions, np.full(len(positions), due), np.zeros(len(positions), np.int32)))
         if dues is not None and most > 0:
-            named = sum(last - first + 1 for first, last in self._acked)  # so many of them may be acknowledged
+            named = sum(last - first + 1 for first, last in self.marks.acked)  # so many of them may be acknowledged
             found.append(dues.come_due(self._entries, self._draft.wall, most + named))
         due = in_order(found)
-        return due.part(~inside(due.positions, self._acked)) if self._acked else due
+        return due.part(~inside(due.positions, self.marks.acked)) if self.marks.acked else due
 
     def _ripe(self) -> dict[int, list[int]]:
         """The codes of entries that may be delivered again now, by the time they waited for; 0 for none."""
         wall, single = self._draft.wall, self._cursor.is_single_active
         ripe: dict[int, list[int]] = {}
-        for code, state in self._known.items():
+        for code, state in self.marks.known.items():
             due = 0 if single else state.due_time or 0
             if state.status == REPLAY and due <= wall:
                 ripe.setdefault(due, []).append(code)
@@ -341,7 +196,7 @@ class Coded:
     def _where_left(self, codes: Sequence[int]) -> np.ndarray:
         """Where the entries of some codes lie that requests do not acknowledge, ascending."""
         positions = self._entries.where(codes, 0, self._entries.end - 1)
-        return positions[~self.are_acked(positions, np.full(len(positions), -1))] if self._acked else positions
+        return positions[~inside(positions, self.marks.acked)] if self.marks.acked else positions
 
     def _add_known(self, positions: np.ndarray, times: np.ndarray | None = None) -> None:
         """Add the entries that may be dealt, of which something is known, or whose deliver *times* have come, in
@@ -351,11 +206,11 @@ class Coded:
         first = self._places
         self._add_part(Listed(positions))
         codes = self._codes_at(positions)
-        at = np.searchsorted(self.returned.positions, positions)
-        is_back = np.append(self.returned.positions, -1)[at] == positions
-        dues = np.where(is_back, np.append(self.returned.dues, 0)[at], -1)
-        unseen = is_back & np.append(self.returned.unseen, False)[at]
-        is_apart = np.isin(positions, self.left_of_batches)
+        at = np.searchsorted(self.marks.returned.positions, positions)
+        is_back = np.append(self.marks.returned.positions, -1)[at] == positions
+        dues = np.where(is_back, np.append(self.marks.returned.dues, 0)[at], -1)
+        unseen = is_back & np.append(self.marks.returned.unseen, False)[at]
+        is_apart = np.isin(positions, self.marks.left_of_batches)
         runs = np.where(is_apart, np.arange(len(positions)), -1)
         sizes = np.zeros(len(positions), np.int64)
         if times is not None:
@@ -391,23 +246,6 @@ class Coded:
             waits = bool(to_wait(self._bundle, self._cursor, np.array([position]), self._draft.wall)[0])
         due = None if (due or 0) <= self._draft.wall and not waits else due
         return UnreadRun(place, place, self._bundle.batch_size(self._cursor, position), due, *self._line)
-
-    # What was never delivered
-
-    def unread(self, first: int, last: int) -> np.ndarray:
-        """Where in *first*..*last* entries lie that were never delivered and that no request names."""
-        positions = self._entries.where([UNREAD_CODE], first, last)
-        if self._acked or len(self.left_of_batches):
-            is_apart = inside(positions, self._acked) | np.isin(positions, self.left_of_batches)
-            positions = positions[~is_apart]
-        return positions
-
-    def has_requests(self, first: int, last: int) -> bool:
-        """Do requests name any of the entries *first*..*last*?"""
-        if any(begin <= last and end >= first for begin, end in self._acked):
-            return True
-        apart = self.left_of_batches
-        return len(apart) > 0 and bool(((apart >= first) & (apart <= last)).any())
 
     def _in_dealing_order(self, may_go: np.ndarray, new: list[New]) -> Iterable[np.ndarray | Due | New]:
         """What may come again, what has come due, and what was never delivered: on Exclusive and Failover by

@@ -4,7 +4,7 @@ A read passes over entries that wait for their deliver time (see delays.waiting)
 (see chunks.chunked)."""
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.chunks.chunk_walk import ChunkWalk
 from pulsar_spark.broker.delays.waiting import to_wait
 from pulsar_spark.broker.gathering.coded_work import Labelled, Listed, Stretch
+from pulsar_spark.broker.gathering.marks import Marks
 from pulsar_spark.broker.gathering.unread_slices import delayed_unread, honours_delays
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.protocol.entries.entry_codes import PART_CODE, UNREAD_CODE, WAITING_CODE
@@ -34,21 +35,11 @@ class New(NamedTuple):
     due_time: int | None
 
 
-class Requests(Protocol):
-    """What requests of the round say of entries."""
-
-    def unread(self, first: int, last: int) -> np.ndarray: ...
-
-    def has_requests(self, first: int, last: int) -> bool: ...
-
-    def are_settled(self, positions: np.ndarray) -> np.ndarray: ...
-
-
 class Read:
     """The read of one cursor in one round; *requests* say which entries they name, which it leaves out. ``passed`` are
     positions that it passes over, with the code that they get."""
 
-    def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, requests: Requests):
+    def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, requests: Marks):
         self._bundle, self._draft, self._cursor, self._entries = bundle, draft, changes.cursor, changes.cursor.entries
         self._requests, self._chunked = requests, changes.cursor.chunked
         self._walk = None if self._chunked is None else ChunkWalk(bundle, changes, requests.are_settled)

@@ -7,10 +7,11 @@ import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.consumer import Consumer
-from pulsar_spark.broker.gathering.coded import NO_POSITIONS, Coded, New
+from pulsar_spark.broker.gathering.coded import Coded, New
 from pulsar_spark.broker.gathering.coded_work import Labelled, Labels, Listed
+from pulsar_spark.broker.gathering.marks import NO_POSITIONS
 from pulsar_spark.broker.gathering.unread_slices import delayed_unread
-from pulsar_spark.broker.key_shared.keyed_codes import KeyedCodes
+from pulsar_spark.broker.key_shared.keyed import Keyed
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, WAITING_CODE
 from pulsar_spark.protocol.entries.entry_ranges import by_code
@@ -25,7 +26,7 @@ class CodedByKey(Coded):
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer]):
         super().__init__(bundle, draft, changes, takers)
-        self._keyed = KeyedCodes(bundle, draft, changes, takers, self)
+        self._keyed = Keyed(bundle, draft, changes, takers, self.marks, self.read)
         self._line = _HELD
         self.found_nothing = True
 

@@ -6,31 +6,23 @@ while its hash drains, an earlier entry of the hash is to come back (protocol.ke
 (keySharedLookAheadMsgInReplayThreshold...).
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.consumer import Consumer
-from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
-from pulsar_spark.broker.gathering.unread_slices import delayed_unread
+from pulsar_spark.broker.delays.deliver_times import delayed_at
+from pulsar_spark.broker.gathering.coded_read import MAX_ROUND_ENTRIES, Read
+from pulsar_spark.broker.gathering.coded_work import Labels
+from pulsar_spark.broker.gathering.marks import NO_POSITIONS, Marks
+from pulsar_spark.broker.key_shared.out import entries_out
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
-from pulsar_spark.protocol.acknowledgement.positions import inside
-from pulsar_spark.protocol.keys.draining import (
-    DrainingHashes,
-    NothingWaits,
-    Out,
-    RecentlyJoined,
-    Waits,
-    look_ahead_limit,
-)
+from pulsar_spark.protocol.keys.draining import DrainingHashes, NothingWaits, RecentlyJoined, Waits, look_ahead_limit
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY, Owners
 from pulsar_spark.protocol.keys.selectors import Selector
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
 
 WINDOW_ENTRIES = 1 << 12, 1 << 22
 """Least and most entries looked at in one go; each step takes four times as many, since a round may fill up early."""
@@ -39,72 +31,103 @@ LOOK_AHEAD = (
     "key_shared_look_ahead_msg_in_replay_threshold_per_consumer",
     "key_shared_look_ahead_msg_in_replay_threshold_per_subscription",
 )
-NO_POSITIONS, NO_HASHES = np.empty(0, np.int64), np.empty(0, np.int32)
+NO_HASHES = np.empty(0, np.int32)
 
 
-class Placed(NamedTuple):
-    """An entry's line, and whether it is held."""
-
-    line: str | None
-    is_held: bool
-
-
-class Keyed(ABC):
-    """A Key_Shared cursor in a round."""
-
-    _most: int
-    """The most that one round delivers, in what :meth:`_counts` counts."""
+class Keyed:
+    """A Key_Shared cursor in a round; *marks* are what requests say of its entries, *read* is its read."""
 
     def __init__(
-        self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer], selector: Selector
+        self,
+        bundle: Bundle,
+        draft: RoundDraft,
+        changes: CursorDraft,
+        takers: Sequence[Consumer],
+        marks: Marks,
+        read: Read,
     ):
         self._bundle, self._draft, self._changes, self._cursor = bundle, draft, changes, changes.cursor
-        self._selector, self._owners = selector, owners_of(selector)
-        self._hashes = _hashes_of(bundle, self._cursor)
-        permits = permits_of(draft, changes, takers)
-        self._permits = {self._owners.number(consumer_id): count for consumer_id, count in permits.items()}
+        self._marks, self._read = marks, read
+        self._owners = owners_of(self._cursor.selector)
+        self._hashes = bundle.topics[self._cursor.topic].hashes(self._cursor.key.partition)
+        may_unblock = draft.may_unblock(changes)
+        may_take = [each for each in takers if may_unblock or not each.is_blocked]
+        self._permits = {self._owners.number(each.consumer_id): each.permits for each in may_take}
         self._permits.pop(NOBODY, None)
+        self._met: list[np.ndarray] = []
+        """Where the entries lie that the read looked at, and did not pass over."""
         self._waits = self._what_waits()
-        self.is_full = False
-        """Was there so much that the round stopped to look for more?"""
 
-    @abstractmethod
-    def _out(self) -> Out:
-        """Entries that keep their hashes after this round's acknowledgements and returns."""
+    @property
+    def names(self) -> list[str]:
+        """The owners, by number."""
+        return self._owners.consumers
 
-    @abstractmethod
-    def _unknown(self, first: int, last: int) -> np.ndarray:
-        """Positions in first..last without a state or an acknowledgement."""
+    def new(self) -> Labels:
+        """The entries to deliver the first time, labelled with their owners' numbers."""
+        if self._permits:
+            self._cursor.advance_read_position()
+            self._read.begin()
+        first, end, parts = 0, 0, []
+        for positions, owners in self._new_entries():
+            if not len(positions):
+                continue
+            if not parts:
+                first = end = int(positions[0])
+            here = owners
+            if int(positions[-1]) - end + 1 > len(positions):
+                here = np.full(int(positions[-1]) - end + 1, NOBODY, owners.dtype)
+                here[positions - end] = owners
+            parts.append(here)
+            end += len(here)
+        found = Labels(first, np.concatenate(parts) if parts else np.empty(0, np.int16))
+        if self._read.is_with_passed:
+            self._read.cut(self._end_of_read(found))
+        return found
 
-    @abstractmethod
-    def _look_ahead(self) -> int:
-        """How many entries may be passed over; 0 for no limit."""
+    def _end_of_read(self, new: Labels) -> int:
+        """Where the read ends that takes *new* entries: before the first one that it leaves, unless it takes a later
+        one."""
+        taken = new.all_positions()
+        ends = taken[-1:]
+        if len(taken) < sum(self._permits.values()):
+            met = np.concatenate([NO_POSITIONS, *self._met])
+            left = met[~np.isin(met, taken)]
+            if not len(left):
+                return MAX_LONG
+            ends = np.append(ends, left[0])
+        return int(ends.max()) if len(ends) else -1
 
-    @abstractmethod
-    def _is_passed_over(self, takes: np.ndarray, held: np.ndarray) -> np.ndarray:
-        """Which entries not taken count for the look-ahead limit."""
-
-    @abstractmethod
-    def _counts(self, positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
-        """Which taken entries count for :attr:`_most`."""
-
-    def _offered(self, positions: np.ndarray, dues: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which entries at ascending *positions* are offered again, their owners' numbers, and which are held. Returned
-        entries come first, by position, then due ones."""
-        owners, held = self._placed(positions)
-        in_line, takes = np.lexsort((positions, self._times_of(positions), dues)), np.empty(len(positions), bool)
-        takes[in_line] = self._within_permits(owners[in_line], ~held[in_line])
-        return takes, owners, held
+    def in_line(self, positions: np.ndarray) -> np.ndarray:
+        """Ascending *positions* in the order in which their entries stand in line."""
+        return positions[np.argsort(self._times_of(positions), kind="stable")]
 
     def _times_of(self, positions: np.ndarray) -> np.ndarray:
-        """When entries at ascending *positions* come due, for their order in line; 0 for those without a time."""
-        return np.zeros(len(positions), np.int64)
+        if self._cursor.dues is None:
+            return np.zeros(len(positions), np.int64)
+        return delayed_at(self._bundle.topics[self._cursor.topic], self._cursor.key.partition, positions)
 
-    def _stretches(self, positions: np.ndarray) -> tuple[np.ndarray, pa.Table]:
-        """For each new entry at ascending *positions* the index of its row; and these rows (unread_slices.UNREAD)."""
-        first, last = int(positions[0]), int(positions[-1])
-        known = delayed_unread(self._bundle, self._cursor, first, last, self._draft.wall)
-        return np.searchsorted(known["first"].to_numpy(), positions, "right") - 1, known
+    def _held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+        times = self._times_of(positions) if self._waits.depends_on_hashes else 0
+        return self._waits.are_waiting(positions, hashes, owners, times)
+
+    def again(self, positions: np.ndarray, dues: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of the entries at ascending *positions*, which waited until *dues*, to deliver; and the first one of
+        each owner that waited for no time (0) and is left for lack of permits."""
+        owners, held = self._placed(positions)
+        in_line, takes = np.lexsort((positions, self._times_of(positions), dues)), np.empty(len(positions), bool)
+        takes[in_line] = self._within_permits(owners[in_line], ~held[in_line], self._permits)
+        beyond = np.full(len(self.names) + 1, np.iinfo(np.int64).max)  # the last is for entries without an owner
+        left = ~takes & ~held & (dues == 0)
+        np.minimum.at(beyond, owners[left], positions[left])
+        return takes, beyond
+
+    def owners_of(self, positions: np.ndarray) -> np.ndarray:
+        """The number of the owner that each entry may go to; NOBODY where it is held, or the owner takes nothing."""
+        owners, held = self._placed(positions)
+        takes = np.zeros(len(self.names) + 1, bool)
+        takes[[*self._permits]] = True
+        return np.where(held | ~takes[owners], NOBODY, owners)
 
     def _new_entries(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Entries never delivered, window by window: ascending positions, and the number of the owner each is for, or
@@ -114,31 +137,27 @@ class Keyed(ABC):
         if topic is None or not self._draft.reads(self._changes):
             return iter(())
         end = topic.end_position(cursor.key.partition)
-        return self._looked_at(cursor.read_position, end, self._unknown, self._look_ahead())
+        return self._looked_at(cursor.read_position, end, self._look_ahead_limit() if cursor.has_unacked_limits else 0)
 
-    def _looked_at(
-        self, at: int, end: int, unknown_between: Callable[[int, int], np.ndarray], most: int
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Like :meth:`_new_entries`, from place *at* to *end*, of those that *unknown_between* returns, until *most*
-        were passed over; 0 for no limit."""
+    def _looked_at(self, at: int, end: int, most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Like :meth:`_new_entries`, from position *at* to *end*, until *most* were passed over; 0 for no limit."""
         passed_over = 0
         left, (least, widest) = dict(self._permits), WINDOW_ENTRIES
-        room, width = self._most, least
+        room, width = MAX_ROUND_ENTRIES, least
         while at < end and room > 0 and any(left.values()):
             last = min(at + int(np.clip(2 * sum(left.values()), least, width)), end) - 1
             width = min(4 * width, widest)
-            unknown = unknown_between(at, last)
+            unknown = self._unknown(at, last)
             owners, held = self._placed(unknown)
             takes = self._within_permits(owners, ~held, left)
             if most:
-                passed = passed_over + np.cumsum(self._is_passed_over(takes, held))
+                passed = passed_over + np.cumsum(~takes)
                 takes &= passed < most
                 passed_over = int(passed[-1]) if len(passed) else passed_over
-            counts = self._counts(unknown, owners, takes)
-            counted = int(np.count_nonzero(counts))
-            if counted > room:
-                takes &= np.cumsum(counts) <= room
-            room -= counted
+            taken = int(np.count_nonzero(takes))
+            if taken > room:
+                takes &= np.cumsum(takes) <= room
+            room -= taken
             owners = np.where(takes, owners, owners.dtype.type(NOBODY))
             for owner, count in enumerate(np.bincount(owners + 1)[1:].tolist()):
                 if count:
@@ -147,38 +166,25 @@ class Keyed(ABC):
             if most and passed_over >= most:
                 break
             at = last + 1
-        self.is_full |= room <= 0
 
-    def places(self, positions: Sequence[int]) -> list[Placed]:
-        """The line of each entry at ascending *positions*, and whether it is held."""
-        owners, held = self._placed(np.asarray(positions, np.int64))
-        names = [*self._owners.consumers, None]
-        return [Placed(names[owner], is_held) for owner, is_held in zip(owners.tolist(), held.tolist())]
+    def _unknown(self, first: int, last: int) -> np.ndarray:
+        """Where entries in *first*..*last* lie that the read does not pass over."""
+        positions = self._read.pass_over(self._marks.unread(first, last), last)
+        if self._read.is_with_passed:
+            self._met.append(positions)
+        return positions
 
     def _placed(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The number of each entry's owner, and whether it is held. Looks hashes up only if needed."""
         if self._owners.sole is not None and not self._waits.depends_on_hashes:
             owners = np.full(len(positions), self._owners.sole)
             return owners, self._held(positions, NO_HASHES, owners)
-        hashes = self._hashes_at(positions)
+        hashes = self._hashes.at(positions)
         owners = self._owners.of(hashes)
         return owners, (owners == NOBODY) | self._held(positions, hashes, owners)
 
-    def _held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
-        """Which entries wait: by place in line for draining hashes, by position for the rule of 3.2.3."""
-        return self._waits.are_waiting(positions, hashes, owners)
-
-    def _hashes_at(self, positions: np.ndarray) -> np.ndarray:
-        return self._hashes.at(positions)
-
-    def _is_acknowledged(self, positions: np.ndarray) -> np.ndarray:
-        return inside(positions, self._changes.acknowledged_whole)
-
-    def _within_permits(
-        self, owners: np.ndarray, may_go: np.ndarray, permits: dict[int, int] | None = None
-    ) -> np.ndarray:
-        """Which entries, in the given order, their owners have permits for."""
-        permits = self._permits if permits is None else permits
+    def _within_permits(self, owners: np.ndarray, may_go: np.ndarray, permits: dict[int, int]) -> np.ndarray:
+        """Which entries, in the given order, their owners have *permits* for."""
         most = np.zeros(len(self._owners.consumers) + 1, np.int64)  # the last is for entries without an owner
         most[[*permits]] = [*permits.values()]
         takes = may_go & (most > 0)[owners]
@@ -192,7 +198,9 @@ class Keyed(ABC):
             return NothingWaits()
         if rules.is_classic:
             return RecentlyJoined({self._owners.number(consumer_id): limit for consumer_id, limit in joined.items()})
-        return DrainingHashes(self._out())
+        return DrainingHashes(
+            entries_out(self._changes, self._marks, self._draft.now, self._owners, self._hashes.at, self._times_of)
+        )
 
     def _look_ahead_limit(self) -> int:
         cursor = self._cursor
@@ -202,17 +210,7 @@ class Keyed(ABC):
         )
 
 
-def permits_of(draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer]) -> dict[str, int]:
-    """Permits of each consumer that may receive, or may be unblocked by this round."""
-    may_unblock = draft.may_unblock(changes)
-    return {taker.consumer_id: taker.permits for taker in takers if may_unblock or not taker.is_blocked}
-
-
 @lru_cache(maxsize=4096)
 def owners_of(selector: Selector) -> Owners:
     """The owners of all hashes, cached by selector."""
     return Owners(selector.owned(), selector.axis)
-
-
-def _hashes_of(bundle: Bundle, cursor: Cursor) -> EntryHashes:
-    return bundle.topics[cursor.topic].hashes(cursor.key.partition)

@@ -1,0 +1,179 @@
+"""What a round's requests say of the entries of one cursor: which are acknowledged, which come back, and what of
+batches is left."""
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from pulsar_spark.broker.requests.drafts import CursorDraft
+from pulsar_spark.protocol.acknowledgement.ack_set import is_empty
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING
+from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, inside, ranges_of
+from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, PART_CODE, UNREAD_CODE, EntryState
+
+NO_POSITIONS = np.empty(0, np.int64)
+
+
+class Returned(NamedTuple):
+    """Entries that their holders give back: positions, which ascend, and of each when it comes again, and whether that
+    was unseen."""
+
+    positions: np.ndarray
+    dues: np.ndarray
+    unseen: np.ndarray
+
+    def where(self, chosen: np.ndarray) -> "Returned":
+        return Returned(*(column[chosen] for column in self))
+
+
+class Marks:
+    """The requests of a cursor in a round at *now*, by the broker's clock."""
+
+    def __init__(self, changes: CursorDraft, now: int):
+        self._changes, self._cursor, self._entries = changes, changes.cursor, changes.cursor.entries
+        self._now = now
+
+    def look_again(self) -> None:
+        """Forget what was found: the read acknowledged chunked messages, or kept them back."""
+        for name in ("acked", "known", "pending"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def acked(self) -> list[tuple[int, int]]:
+        """The stretches above mark-delete that requests acknowledge as a whole."""
+        passed = self._entries.mark_delete
+        spans = Positions(sorted(self._changes.acknowledged_whole))
+        spans = [(max(first, passed + 1), last) for first, last in spans if last > passed]
+        if self._cursor.chunked is None or not spans:
+            return spans
+        parts = self.parts_among(spans)
+        return [gap for span in spans for gap in parts.gaps(*span)] if parts else spans
+
+    def parts_among(self, spans: Iterable[tuple[int, int]]) -> Positions:
+        """The parts of chunked messages in *spans* that were never delivered: requests do not acknowledge them."""
+        groups, found = self._cursor.chunked.groups, Positions()
+        positions = expanded(*as_array(part for span in spans for part in groups.parts(*span)))
+        positions = np.unique(positions)
+        codes = self._entries.at(positions)
+        for span in ranges_of(positions[np.isin(codes, (UNREAD_CODE, PART_CODE))]):
+            found.add(*span)
+        return found
+
+    @cached_property
+    def answered(self) -> dict[int, list[tuple[int, int]]]:
+        """The codes of deliveries that consumers acknowledge, each with the stretches of it."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for first, last, consumer_id, number in self._changes.delivered_acks:
+            for code, state in self.pending.items():
+                if (state.consumer_id, state.delivery_round) == (consumer_id, number):
+                    found.setdefault(code, []).append((first, min(last, self._entries.end - 1)))
+        return {code: list(Positions(sorted(spans))) for code, spans in found.items()}
+
+    def are_acked(self, positions: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Which of the entries at ascending *positions*, which have *codes*, are acknowledged, also by requests."""
+        if not len(positions):
+            return np.zeros(0, bool)
+        found = inside(positions, self.acked) | (positions <= self._entries.mark_delete)
+        for code, spans in self.answered.items():
+            found |= (codes == code) & inside(positions, spans)
+        return found
+
+    def are_settled(self, positions: np.ndarray) -> np.ndarray:
+        """Which entries at *positions* are acknowledged, or pending and not to come back in this round."""
+        order = np.argsort(positions)
+        at = positions[order]
+        codes = self._entries.at(at)
+        stays = [code for code in self.pending if code not in self.leaving]
+        back = self.returned.positions[self.returned.dues <= self._now]
+        is_settled = self.are_acked(at, codes) | np.isin(codes, self._entries.codes.acknowledged)
+        found = np.empty(len(at), bool)
+        found[order] = is_settled | np.isin(codes, stays) & ~np.isin(at, back)
+        return found
+
+    @cached_property
+    def known(self) -> dict[int, EntryState]:
+        """The codes that entries have, but for unread and acknowledged ones, and what they mean."""
+        counts = self._entries.counts
+        known = self._entries.codes.known()
+        return {
+            code: state for code, state in known if code > ACKNOWLEDGED_CODE and code < len(counts) and counts[code]
+        }
+
+    @cached_property
+    def pending(self) -> dict[int, EntryState]:
+        """The codes of pending entries."""
+        return {code: state for code, state in self.known.items() if state.status == PENDING}
+
+    @cached_property
+    def returned(self) -> Returned:
+        """What holders give back by name; of several requests for one entry the last one counts (4.16, 4.21)."""
+        returns, tails = self._changes.returns, list(self._tails())
+        if not returns and not tails:
+            return Returned(NO_POSITIONS, NO_POSITIONS, np.empty(0, bool))
+        firsts, lasts = as_array(each[:2] for each in returns)
+        positions = np.concatenate([expanded(firsts, lasts), *(positions for positions, _ in tails)])
+        counts = [*(lasts - firsts + 1).tolist(), *(len(positions) for positions, _ in tails)]
+        requests = [each[2:] for each in returns] + [(consumer_id, self._now, True) for _, consumer_id in tails]
+        numbers = np.repeat(np.arange(len(requests)), counts)
+        order = np.lexsort((numbers, positions))
+        positions, numbers = positions[order], numbers[order]
+        codes = self._entries.at(positions)
+        consumers: dict[str, int] = {}
+        whose = np.array([consumers.setdefault(each[0], len(consumers)) for each in requests])[numbers]
+        holders = np.full(len(self._entries.codes), -1)
+        for code, state in self.pending.items():
+            holders[code] = consumers.get(state.consumer_id, -1)
+        is_its = (holders[codes] == whose) & ~self.are_acked(positions, codes)
+        positions, numbers = positions[is_its], numbers[is_its]
+        is_last = np.append(positions[1:] != positions[:-1], True)[: len(positions)]
+        positions, numbers = positions[is_last], numbers[is_last]
+        dues, unseen = (np.array([each[at] for each in requests])[numbers] for at in (1, 2))
+        return Returned(positions, dues, unseen)
+
+    def _tails(self) -> Iterable[tuple[np.ndarray, str]]:
+        """Where entries lie that come back unseen, of what consumers were sent from a round on, and who had them."""
+        for consumer_id, number, first in self._changes.tails:
+            for code, state in self.pending.items():
+                if state.consumer_id == consumer_id and state.delivery_round >= number:
+                    since = first if state.delivery_round == number else 0
+                    yield self._entries.where([code], since, self._entries.end - 1), consumer_id
+
+    @cached_property
+    def leaving(self) -> list[int]:
+        """The codes all of whose entries come back: their holder left or asks for all, their time has come, or, on
+        Exclusive and Failover, anything comes back (2.12)."""
+        changes, now = self._changes, self._now
+        gone = changes.left | changes.redelivered
+        found = [
+            code
+            for code, state in self.pending.items()
+            if state.consumer_id in gone or (state.due_time is not None and state.due_time <= now)
+        ]
+        is_rewound = self._cursor.is_single_active and (found or len(self.returned.positions))
+        return list(self.pending) if is_rewound else found
+
+    @cached_property
+    def left_of_batches(self) -> np.ndarray:
+        """Where entries lie that requests acknowledge in part, ascending."""
+        named = sorted(position for position, left in self._changes.ack_sets.items() if not is_empty(left))
+        if not named:
+            return NO_POSITIONS
+        positions = np.array(named, np.int64)
+        return positions[~self.are_acked(positions, self._entries.at(positions))]
+
+    def unread(self, first: int, last: int) -> np.ndarray:
+        """Where in *first*..*last* entries lie that were never delivered and that no request names."""
+        positions = self._entries.where([UNREAD_CODE], first, last)
+        if self.acked or len(self.left_of_batches):
+            is_apart = inside(positions, self.acked) | np.isin(positions, self.left_of_batches)
+            positions = positions[~is_apart]
+        return positions
+
+    def has_requests(self, first: int, last: int) -> bool:
+        """Do requests name any of the entries *first*..*last*?"""
+        if any(begin <= last and end >= first for begin, end in self.acked):
+            return True
+        apart = self.left_of_batches
+        return len(apart) > 0 and bool(((apart >= first) & (apart <= last)).any())

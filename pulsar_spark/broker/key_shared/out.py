@@ -1,0 +1,64 @@
+"""Which entries of a Key_Shared cursor keep their hashes in a round: those that others than their owners have, and
+those that are to come back. Later entries of these hashes wait (protocol.keys.draining)."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.gathering.marks import NO_POSITIONS, Marks
+from pulsar_spark.broker.requests.drafts import CursorDraft
+from pulsar_spark.protocol.keys.draining import Out
+from pulsar_spark.protocol.keys.hash_ranges import NOBODY, Owners
+
+HashesAt = Callable[[np.ndarray], np.ndarray]
+
+
+def entries_out(
+    changes: CursorDraft, marks: Marks, now: int, owners: Owners, hashes_at: HashesAt, times_of: HashesAt
+) -> Out:
+    """Such entries after this round's acknowledgements and returns, at *now*; *times_of* says when entries come due."""
+    cursor, returned = changes.cursor, marks.returned
+    entries, leaves = cursor.entries, changes.left | changes.redelivered
+    pending = {code: state for code, state in marks.pending.items() if state.consumer_id not in leaves}
+    later = [code for code, state in pending.items() if state.due_time is not None]
+    parts = [_elsewhere(cursor, marks, owners, hashes_at), returned.positions[returned.dues > now]]
+    parts += [entries.where(later, 0, entries.end - 1)] if later else []
+    positions = np.unique(np.concatenate(parts))
+    if not len(positions):
+        return Out(np.empty(0, np.int32), NO_POSITIONS, np.empty(0, bool))
+    codes = entries.at(positions)
+    dues, holders = np.zeros(len(entries.codes), np.int64), np.full(len(entries.codes), NOBODY)
+    is_pending = np.zeros(len(entries.codes), bool)
+    for code, state in pending.items():
+        dues[code], is_pending[code] = state.due_time or 0, True
+        holders[code] = owners.number(state.consumer_id)
+    at = np.searchsorted(returned.positions, positions)
+    is_named = np.append(returned.positions, -1)[at] == positions
+    comes = np.where(is_named, np.append(returned.dues, 0)[at], dues[codes])
+    stays = is_pending[codes] & ~marks.are_acked(positions, codes) & ((comes == 0) & ~is_named | (comes > now))
+    positions, holders, comes = positions[stays], holders[codes[stays]], comes[stays]
+    hashes = hashes_at(positions)
+    is_elsewhere = owners.of(hashes) != holders
+    counts = is_elsewhere | (comes > 0)
+    return Out(hashes[counts], positions[counts], is_elsewhere[counts], times_of(positions[counts]))
+
+
+def _elsewhere(cursor: Cursor, marks: Marks, owners: Owners, hashes_at: HashesAt) -> np.ndarray:
+    """Where pending entries lie that others than their *owners* have. No entry gets there before owners change, so all
+    are looked at only then."""
+    entries, known = cursor.entries, cursor.elsewhere
+    holders = np.full(len(entries.codes), NOBODY - 1)
+    for code, state in marks.pending.items():
+        holders[code] = owners.number(state.consumer_id)
+    if known is not None and known[0] is cursor.selector:
+        positions = known[1]
+    else:
+        of_others = [code for code in marks.pending if owners.sole is None or holders[code] != owners.sole]
+        positions = entries.where(of_others, 0, entries.end - 1) if of_others else NO_POSITIONS
+    if len(positions):
+        found = holders[entries.at(positions)]
+        positions, found = positions[found >= NOBODY], found[found >= NOBODY]
+        positions = positions[owners.of(hashes_at(positions)) != found]
+    cursor.elsewhere = cursor.selector, positions
+    return positions
