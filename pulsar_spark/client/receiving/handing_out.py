@@ -13,21 +13,16 @@ from typing import Any
 from pulsar_spark.client.acks.acknowledgement_tracker import AcknowledgementTracker
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.delivery import Delivery
-from pulsar_spark.client.receiving.key_order import KeyOrder, KeyPlace
+from pulsar_spark.client.receiving.key_guard import MOST_GUARDED, KeyGuard
 from pulsar_spark.client.receiving.reading import Read, read_messages
 from pulsar_spark.client.receiving.ready import Ready
 from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.link.channel import Channel
-from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.subscriptions.permits import Permits
-from pulsar_spark.storage.entries.key_hashes import hashes_of
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import Topic
 
 _POSITION = attrgetter("_position")
-_MOST_GUARDED = 20
-"""Messages checked at once while some may be too early. The rest is checked again whenever the application
-gives one back."""
 
 
 class HandingOut:
@@ -40,7 +35,7 @@ class HandingOut:
     lock: threading.Lock
     generation: int
     tracker: AcknowledgementTracker
-    key_order: KeyOrder | None
+    _guard: KeyGuard | None
     row: Callable[..., dict]
     _channel: Channel
     _permits: Permits
@@ -64,7 +59,7 @@ class HandingOut:
             delivery.join(others)
             if self._newest:
                 gone = set(others)
-                at = [each for each in delivery.positions.tolist() if self._newest.get(each) in gone]
+                at = [each for each in map(int, delivery.positions) if self._newest.get(each) in gone]
                 self._newest.update(dict.fromkeys(at, delivery))
 
     def acknowledge_deleted(self, spans: list[tuple[int, int]]) -> None:
@@ -109,20 +104,21 @@ class HandingOut:
         block = messages[0]._block
         delivery = block.delivery
         is_single = self._is_timed or block.has_encoded
-        key_places = self._key_places(messages)
+        guard = self._guard
+        places = None if guard is None else guard.places_of(messages)
         with self.lock:
             if delivery.generation != self.generation:
                 return None
-            if self._is_guarding and (key_places is None or self.key_order.unknown):
+            if guard is not None and guard.has_changed(places):
                 return Ready([])  # check again
             permits = self._count_taken()
             most = 1 if is_single else max(1, self._permits.until_request - 1)
-            most = most if key_places is None else min(most, _MOST_GUARDED)
+            most = most if places is None else min(most, MOST_GUARDED)
             looked_at = messages[:most]
             del messages[:most]
             shown = self._to_be_shown(delivery, looked_at)
-            if key_places is not None:
-                shown = self._in_key_order(delivery, shown, key_places)
+            if guard is not None and places is not None:
+                shown = guard.in_order(delivery, shown, places)
             if most == 1:
                 self._queued -= 1
                 permits += self._permits.hand_out(is_shown=bool(shown))
@@ -138,55 +134,15 @@ class HandingOut:
         """Whether a message that was taken but reached nobody can be handed out now. One that has become too early is
         given back.
         """
+        guard, delivery = self._guard, message._block.delivery
         try:
-            key_places = self._key_places([message])
+            places = None if guard is None else guard.places_of([message])
         except TopicNotFound:  # deleted; the broker will say so
             return False
         with self.lock:
-            if message._block.delivery.generation != self.generation:
+            if delivery.generation != self.generation:
                 return False
-            return key_places is None or bool(self._in_key_order(message._block.delivery, [message], key_places))
-
-    @property
-    def _is_guarding(self) -> bool:
-        return self.key_order is not None and self.key_order.is_guarding
-
-    def _key_places(self, messages: list[Message]) -> dict[int, KeyPlace] | None:
-        """The places of the first *messages*, by position; None if none can be too early. Also looks up missing hashes
-        of entries given back.
-        """
-        if not self._is_guarding:
-            return None
-        with self.lock:
-            unknown = self.key_order.unknown
-        found = {each._position: each._key_place() for each in messages[:_MOST_GUARDED]}
-        wanted = sorted({*unknown, *(position for position, known in found.items() if known is None)})
-        if wanted:
-            place = self.topic.path, self.topic.topic_id, self.partition
-            hashes = dict(zip(wanted, hashes_of(self.ledgers, *place, ranges_of(wanted)).tolist(), strict=True))
-            for position in hashes.keys() & found.keys():
-                found[position] = KeyPlace(hashes[position], position)
-            with self.lock:
-                self.key_order.learn({position: hashes[position] for position in unknown})
-        return found
-
-    def _in_key_order(
-        self, delivery: Delivery, messages: list[Message], key_places: dict[int, KeyPlace]
-    ) -> list[Message]:
-        """The *messages* before which no entry of the same hash was given back; the others are given back too."""
-        order, in_order = self.key_order, []
-        for message in messages:
-            position = message._position
-            version = delivery.read_version_at(position)
-            order.arrives(version)
-            if order.is_returned(position, version):
-                continue
-            if order.is_early(key_places[position], version):
-                self.tracker.give_back_unseen(position, key_places[position])
-                self._consumer._forget_unacked_entry(self, position)
-            else:
-                in_order.append(message)
-        return in_order
+            return guard is None or places is None or bool(guard.in_order(delivery, [message], places))
 
     def _to_be_shown(self, delivery: Delivery, messages: list[Message]) -> list[Message]:
         """Messages that are neither replaced, acknowledged, nor before the place of a seek."""

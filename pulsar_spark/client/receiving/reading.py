@@ -110,19 +110,19 @@ def _whole(subscription, chunked: Joining, found: Iterable[Read]) -> Generator[R
     """Replace last chunks in *found* by their chunked messages; returns the number of messages."""
     messages = 0
     for each in found:
-        if isinstance(each, list):
-            if each[0]._is_chunk():
-                joined = _joined(subscription, chunked, each[0])
-                each = [joined] if isinstance(joined, Message) else joined
-            messages += len(each) if isinstance(each, list) else 0
-        if each is not None:
-            yield each
+        whole: Read | None = each
+        if isinstance(each, list) and each[0]._is_chunk():
+            joined = _joined(subscription, chunked, each[0])
+            whole = [joined] if isinstance(joined, Message) else joined
+        messages += len(whole) if isinstance(whole, list) else 0
+        if whole is not None:
+            yield whole
     return messages
 
 
 def _joined(subscription, chunked: Joining, last: Message) -> Message | MessagesLost | None:
     """The chunked message that ends with *last*; None if it is deleted or out of date."""
-    delivery, position = last._delivery, last._position
+    delivery, position = last._block.delivery, last._position
     if delivery.generation != subscription.generation:
         return None
     found = chunked.message(last, position)

@@ -17,6 +17,7 @@ from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.compacted_out import CompactedOut
 from pulsar_spark.client.receiving.delivery import Delivery
 from pulsar_spark.client.receiving.handing_out import HandingOut
+from pulsar_spark.client.receiving.key_guard import KeyGuard
 from pulsar_spark.client.receiving.key_order import KeyOrder, UnderWay
 from pulsar_spark.client.receiving.ready import Ready
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, ServiceUnitNotReady, TopicNotFound
@@ -69,6 +70,7 @@ class PartitionSubscription(HandingOut):
         self.generation = 0
         self.lock = threading.Lock()
         self.key_order = KeyOrder() if keeps_key_order else None
+        self._guard = None if self.key_order is None else KeyGuard(self, self.key_order)
         self.wants_due_first = not keeps_key_order
         self.tracker = AcknowledgementTracker(
             self._channel, self.lock, self.row, grouping, self._early_flow if requests_early else list, self.key_order
@@ -170,7 +172,7 @@ class PartitionSubscription(HandingOut):
         if self.key_order is None:
             self.tracker.give_back(positions, delay_ms)
         else:
-            self.tracker.give_back(positions, delay_ms, message and message._key_place())
+            self.tracker.give_back(positions, delay_ms, None if message is None else message._key_place())
             self.look_again()
 
     def _drop_queued(self, stale: UnderWay | None = None) -> None:

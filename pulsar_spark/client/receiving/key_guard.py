@@ -1,0 +1,62 @@
+"""Keeps the order per key on one Key_Shared subscription: messages that come too early are given back unseen."""
+
+from pulsar_spark.client.model.message import Message
+from pulsar_spark.client.receiving.delivery import Delivery
+from pulsar_spark.client.receiving.key_order import KeyOrder, KeyPlace
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.storage.entries.key_hashes import hashes_of
+
+MOST_GUARDED = 20
+"""Messages checked at once while some may be too early. The rest is checked again whenever the application
+gives one back."""
+
+
+class KeyGuard:
+    """The guard of one *subscription*, by the *order* of what its consumer gave back."""
+
+    def __init__(self, subscription, order: KeyOrder):
+        self._subscription, self._order = subscription, order
+
+    def places_of(self, messages: list[Message]) -> dict[int, KeyPlace] | None:
+        """The places of the first *messages*, by position; None if none can be too early. Also looks up missing hashes
+        of entries given back.
+        """
+        order, subscription = self._order, self._subscription
+        if not order.is_guarding:
+            return None
+        with subscription.lock:
+            unknown = order.unknown
+        first = {each._position: each._key_place() for each in messages[:MOST_GUARDED]}
+        found = {position: place for position, place in first.items() if place is not None}
+        wanted = sorted({*unknown, *(first.keys() - found.keys())})
+        if wanted:
+            where = subscription.topic.path, subscription.topic.topic_id, subscription.partition
+            known = hashes_of(subscription.ledgers, *where, ranges_of(wanted)).tolist()
+            hashes = dict(zip(wanted, known, strict=True))
+            for position in hashes.keys() & first.keys():
+                found[position] = KeyPlace(hashes[position], position)
+            with subscription.lock:
+                order.learn({position: hashes[position] for position in unknown})
+        return found
+
+    def has_changed(self, places: dict[int, KeyPlace] | None) -> bool:
+        """Whether *places* must be looked up again, because entries were given back since. Requires the lock."""
+        return self._order.is_guarding and (places is None or bool(self._order.unknown))
+
+    def in_order(self, delivery: Delivery, messages: list[Message], places: dict[int, KeyPlace]) -> list[Message]:
+        """The *messages* before which no entry of the same hash was given back; the others are given back too. Requires
+        the lock.
+        """
+        order, in_order = self._order, []
+        for message in messages:
+            position = message._position
+            version = delivery.read_version_at(position)
+            order.arrives(version)
+            if order.is_returned(position, version):
+                continue
+            if order.is_early(places[position], version):
+                self._subscription.tracker.give_back_unseen(position, places[position])
+                self._subscription._consumer._forget_unacked_entry(self._subscription, position)
+            else:
+                in_order.append(message)
+        return in_order
