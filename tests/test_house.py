@@ -17,7 +17,6 @@ LARGE = {
     "broker/delays/delay_index.py::DelayIndex": 25,
     "broker/gathering/coded.py::Coded": 25,
     "cli/messages/messages.py::produce": 66,
-    "client/acks/acknowledgement_tracker.py::AcknowledgementTracker": 30,
     "client/compat.py::Context": 28,
     "client/model/message.py::Message": 26,
     "client/sending/producing.py::create_producer": 87,

@@ -7,19 +7,16 @@ deadlines (4.20). Both wait a moment for a flow, because each request costs the 
 import sys
 import threading
 from collections.abc import Callable
-from itertools import compress
 from typing import NamedTuple
 
-from pulsar_spark.client.acks.acknowledgements import AckGroup, Acknowledgement
+from pulsar_spark.client.acks.acknowledgements import AckGroup
+from pulsar_spark.client.acks.given_back import GivenBack
 from pulsar_spark.client.acks.pending_acks import PendingAcks
 from pulsar_spark.client.acks.receipts import Receipt
-from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.key_order import KeyOrder, KeyPlace
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.outbox import SPACING
-from pulsar_spark.protocol.acknowledgement.cursor import UNSEEN
-from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.redelivery.letters import ReconsumeLater
 
 
@@ -35,6 +32,23 @@ class Grouping(NamedTuple):
     def is_immediate(self) -> bool:
         """Whether acknowledgements are never grouped."""
         return not self.group_time_ms or self.max_group_size <= 1 or self.has_receipts
+
+
+class _Gathering:
+    """Lets the channel that is used now ask for rows with its commits."""
+
+    def __init__(self, channel: Channel, take_rows: Callable[[], list[dict]]):
+        self._take_rows = take_rows
+        self.switch(channel)
+
+    def switch(self, channel: Channel) -> None:
+        """Use another channel; the source of the former one gives nothing any more."""
+        self._used = channel, lambda: self._take_rows() if channel is self._used[0] else []
+
+    def ask(self, delay: float, *, is_urgent: bool = False) -> None:
+        """Send the rows after *delay* seconds or earlier."""
+        channel, source = self._used
+        channel.gather(source, delay, is_urgent=is_urgent)
 
 
 class AcknowledgementTracker:
@@ -57,48 +71,39 @@ class AcknowledgementTracker:
         self.group = AckGroup(grouping.is_batch_index)
         self.pending = PendingAcks()
         self._key_order = key_order
-        self._unseen: set[int] = set()
-        self._negative: dict[int, int] = {}
-        self._negative_ms = sys.maxsize
-        """The shortest delay of those, by which they are sent; without any, longer than all."""
+        self._given_back = GivenBack()
         self._is_gathering = self._is_full = False
         self._receipt: Receipt | None = None
         self._ended_by: PulsarSparkError | None = None
-        self._source = self._source_of(channel)
+        self._gathering = _Gathering(channel, self._take_all_rows)
 
     def switch_channel(self, channel: Channel) -> None:
         """Send everything to the broker of another bundle from now on."""
         with self._lock:
-            self._channel, self._source = channel, self._source_of(channel)
-        channel.gather(self._source, SPACING)
-
-    def _source_of(self, channel: Channel) -> Callable[[], list[dict]]:
-        """The source of a channel's rows; it gives none once another channel is used."""
-        return lambda: self._take_all_rows() if channel is self._channel else []
-
-    def _gather(self, delay: float, *, is_urgent: bool = False) -> None:
-        source = self._source  # read first, so that no channel gets the source of a later one
-        self._channel.gather(source, delay, is_urgent=is_urgent)
+            self._channel = channel
+            self._gathering.switch(channel)
+        self._gathering.ask(SPACING)
 
     def acknowledge(
-        self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None
+        self,
+        position: int,
+        batch_index: int,
+        bits: int,
+        properties: dict[str, str] | None = None,
+        *,
+        is_cumulative: bool = False,
     ) -> tuple[bool | int, Receipt | None]:
-        """Acknowledge one message, or an entry with batch index -1; return whether the entry is complete, and the
-        receipt.
+        """Acknowledge one message, or an entry with batch index -1, or all up to it; return the result of
+        :meth:`AckGroup.acknowledge` or :meth:`AckGroup.acknowledge_cumulative`, and the receipt.
         """
-        return self._add(lambda: self.group.acknowledge(position, batch_index, bits), properties)
-
-    def acknowledge_cumulative(
-        self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None
-    ) -> tuple[int, Receipt | None]:
-        """Acknowledge up to and including a message; return the last complete position, and the receipt."""
-        return self._add(lambda: self.group.acknowledge_cumulative(position, batch_index, bits), properties)
+        acknowledge = self.group.acknowledge_cumulative if is_cumulative else self.group.acknowledge
+        return self._add(lambda: acknowledge(position, batch_index, bits), properties)
 
     def reconsume_later(
         self, position: int, batch_index: int, bits: int, letter: ReconsumeLater
     ) -> tuple[bool | int, list[dict]]:
         """Acknowledge one message, or up to it, in the request for its letter. Return the result of :meth:`acknowledge`
-        or :meth:`acknowledge_cumulative`, and the rows to send at once."""
+        and the rows to send at once."""
         with self._lock:
             if self._ended_by is not None:
                 raise self._ended_by
@@ -131,7 +136,9 @@ class AcknowledgementTracker:
             earlier = self._take() if properties else []
             result = acknowledge()
             waiting = len(self.group)
-            receipt = self._open_receipt() if self._grouping.has_receipts and waiting else None
+            if self._grouping.has_receipts and waiting and self._receipt is None:
+                self._receipt = Receipt()
+            receipt = self._receipt if waiting else None
             rows = earlier + self._take(properties) if properties else []
             is_first = waiting > 0 and not self._is_gathering and not properties
             self._is_gathering |= is_first
@@ -142,7 +149,7 @@ class AcknowledgementTracker:
             self._channel.submit(rows, is_urgent=True)
         if is_first or is_full:
             delay = self._grouping.group_time_ms / 1000
-            self._gather(min(delay, SPACING) if is_full else delay, is_urgent=self._grouping.is_immediate)
+            self._gathering.ask(min(delay, SPACING) if is_full else delay, is_urgent=self._grouping.is_immediate)
         return result, receipt
 
     def process_pending(self) -> None:
@@ -165,61 +172,31 @@ class AcknowledgementTracker:
             left = max(0, self._grouping.max_group_size - len(self.group))
             self.pending.room = sys.maxsize if self._is_full else left
 
-    def deliver(self, position: int, delivered_bits: int) -> None:
-        """A batch arrives (again). The caller holds the lock."""
+    def current_group(self) -> AckGroup:
+        """The group, with all acknowledgements so far. Requires the lock."""
         self._process_pending()
-        self.group.deliver(position, delivered_bits)
+        return self.group
 
-    def left_of(self, position: int, delivered_bits: int) -> int:
-        """The unacknowledged indexes of a batch that arrives with these. Requires the lock."""
-        self._process_pending()
-        return self.group.left_of(position, delivered_bits)
-
-    def without_acknowledged(self, messages: list[Message]) -> list[Message]:
-        """The unacknowledged ones of *messages* outside batches. Requires the lock."""
-        self._process_pending()
-        are_new = self.group.new_of([message._position for message in messages])
-        return messages if are_new is None else list(compress(messages, are_new))
-
-    def close(self) -> None:
-        """Leave no room in :attr:`pending`."""
-        self.pending.room = 0
-
-    def _open_receipt(self) -> Receipt | None:
-        if self._receipt is None:
-            self._receipt = Receipt()
-        return self._receipt
-
-    def give_back(self, positions: set[int] | range, delay_ms: int, key_place: KeyPlace | None = None) -> None:
-        """Give entries back after a delay; *key_place* is that of a single one."""
+    def give_back(
+        self, positions: set[int] | range, delay_ms: int, key_place: KeyPlace | None = None, *, are_dead: bool = False
+    ) -> None:
+        """Give entries back after a delay; *key_place* is that of a single one. Entries that *are_dead*, because they
+        were delivered too often, hold no others back: the broker writes their letters.
+        """
         with self._lock:
-            if self._key_order is not None:
+            if self._key_order is not None and not are_dead:
                 self._key_order.give_back(positions, key_place)
-            self._give_back(positions, delay_ms)
-
-    def give_back_dead(self, positions: set[int]) -> None:
-        """Give back entries that were delivered too often; the broker writes their letters."""
-        with self._lock:
-            self._give_back(positions, 0)
+            if self._ended_by is None and self._given_back.add(positions, delay_ms):
+                self._gathering.ask(0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING))
 
     def give_back_unseen(self, position: int, key_place: KeyPlace) -> None:
         """Give back an entry that the application did not see, so that it follows others of its hash. Requires the
-        lock."""
-        is_first = not self._unseen
-        self._unseen.add(position)
+        lock.
+        """
         if self._key_order is not None:
             self._key_order.give_back((position,), key_place)
-        if is_first:
-            self._gather(SPACING)
-
-    def _give_back(self, positions: set[int] | range, delay_ms: int) -> None:
-        if self._ended_by is not None:
-            return
-        is_known = self._negative_ms <= delay_ms
-        self._negative_ms = min(self._negative_ms, delay_ms)
-        self._negative.update(dict.fromkeys(positions, delay_ms))
-        if not is_known:
-            self._gather(0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING))
+        if self._given_back.add_unseen(position):
+            self._gathering.ask(SPACING)
 
     def take_rows(self) -> list[dict]:
         """Rows of what was acknowledged, then given back, since the last call."""
@@ -227,23 +204,10 @@ class AcknowledgementTracker:
             self._is_gathering = self._is_full = False
             self.pending.room = 0
             rows = self._take()
-            negative, self._negative, self._negative_ms = self._negative, {}, sys.maxsize
-            unseen, self._unseen = self._unseen - negative.keys(), set()
-            if self._key_order is not None and (negative or unseen):
+            given_back, self._given_back = self._given_back, GivenBack()
+            if self._key_order is not None and given_back:
                 self._channel.when_committed(self._key_order.send().committed)
-        by_delay: dict[int, list[int]] = {}
-        for position, delay_ms in negative.items():
-            by_delay.setdefault(delay_ms, []).append(position)
-        rows += [
-            self._make("negative_ack", first=first, last=last, delay_ms=delay_ms)
-            for delay_ms, positions in by_delay.items()
-            for first, last in ranges_of(sorted(positions))
-        ]
-        rows += [
-            self._make("negative_ack", first=first, last=last, delay_ms=0, properties=UNSEEN)
-            for first, last in ranges_of(sorted(unseen))
-        ]
-        return rows
+        return rows + [self._make("negative_ack", **columns) for columns in given_back.requests()]
 
     def _take_all_rows(self) -> list[dict]:
         rows = self.take_rows()
@@ -251,8 +215,7 @@ class AcknowledgementTracker:
 
     def forget_given_back(self) -> None:
         """Forget entries given back. Requires the lock."""
-        self._negative.clear()
-        self._unseen.clear()
+        self._given_back.clear()
         if self._key_order is not None:
             self._key_order.forget()
 
@@ -296,16 +259,10 @@ class AcknowledgementTracker:
         receipt, self._receipt = self._receipt, None
         if receipt is not None:
             given["receipt"] = "true"
-        rows = [self._row(acknowledged, given) for acknowledged in self.group.take()]
+        rows = [
+            self._make(each.kind, first=each.first, last=each.last, ack_set=each.ack_set, properties=given or None)
+            for each in self.group.take()
+        ]
         if receipt is not None:
             self._channel.expect(receipt.expect([row["request_id"] for row in rows]))
         return rows
-
-    def _row(self, acknowledged: Acknowledgement, properties: dict[str, str]) -> dict:
-        return self._make(
-            acknowledged.kind,
-            first=acknowledged.first,
-            last=acknowledged.last,
-            ack_set=acknowledged.ack_set,
-            properties=properties or None,
-        )

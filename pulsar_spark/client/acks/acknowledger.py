@@ -78,7 +78,7 @@ class Acknowledger:
         check_kept_properties(properties)
         place = self._places.find(message)
         subscription, position, batch_index, bits = place
-        last, receipt = subscription.tracker.acknowledge_cumulative(position, batch_index, bits, properties)
+        last, receipt = subscription.tracker.acknowledge(position, batch_index, bits, properties, is_cumulative=True)
         self._look_again([message], [place])
         if self._unacked is not None:
             self._unacked.remove_up_to(subscription, last)

@@ -6,7 +6,7 @@ order of their key.
 
 import threading
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from itertools import compress, groupby
 from operator import attrgetter
 from typing import Any
 
@@ -149,7 +149,8 @@ class HandingOut:
         if delivery.batch_size == 1:
             if self._newest:
                 messages = [each for each in messages if self._is_newest(delivery, each._position, True)]
-            shown = self.tracker.without_acknowledged(messages)
+            are_new = self.tracker.current_group().new_of([each._position for each in messages])
+            shown = messages if are_new is None else list(compress(messages, are_new))
         else:
             shown = []
             for position, of_entry in groupby(messages, _POSITION):
@@ -174,11 +175,12 @@ class HandingOut:
     def _of_batch(self, delivery: Delivery, position: int, messages: list[Message]) -> list[Message]:
         """The unacknowledged ones of some messages of one entry, in order."""
         delivered, first = delivery.unacked_bits, _batch_index(messages[0])
+        group = self.tracker.current_group()
         if 1 << first == delivered & -delivered:
-            self.tracker.deliver(position, delivered)
+            group.deliver(position, delivered)
             if self._start_after is not None and position == self._start_after[0]:
-                self.tracker.group.skip(position, delivered, self._start_after[1])
-        left = self.tracker.left_of(position, delivered) >> first
+                group.skip(position, delivered, self._start_after[1])
+        left = group.left_of(position, delivered) >> first
         last = _batch_index(messages[-1]) - first
         if last == len(messages) - 1 and ~left & (2 << last) - 1 == 0:
             return messages

@@ -209,5 +209,5 @@ class Membership:
 
     def _detach(self, subscriptions: list[PartitionSubscription]) -> None:
         for subscription in subscriptions:
-            subscription.tracker.close()
+            subscription.tracker.pending.room = 0
             self._channel.detach(self._consumer_id, str(subscription.topic.name), subscription.partition)

@@ -318,7 +318,7 @@ class PartitionSubscription(HandingOut):
         if is_shown:
             self._consumer._receiver.arrive(delivery)
         elif is_dead:
-            self.tracker.give_back_dead(set(map(int, delivery.positions)))
+            self.tracker.give_back(set(map(int, delivery.positions)), 0, are_dead=True)
         self._flow(permits)
 
     def _watch_queue(self) -> None:
