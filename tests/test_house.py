@@ -21,8 +21,6 @@ LARGE = {
     "client/model/message.py::Message": 26,
     "client/sending/producing.py::create_producer": 87,
     "client/subscribing/subscribing.py::subscribe": 135,
-    "client/subscribing/subscription.py::PartitionSubscription": 30,
-    "client/subscribing/subscription.py::__init__": 59,
     "frames/consuming/consumer.py::consume": 116,
     "frames/letters/reprocess.py::reprocess_dead_letters": 81,
     "frames/publishing/producer.py::publish": 116,

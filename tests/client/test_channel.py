@@ -7,7 +7,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.client.subscribing import subscription as subscription_module
+from pulsar_spark.client.subscribing import reconnection
 from pulsar_spark.errors import LogShortened
 from pulsar_spark.link import inbox, outbox, request_writer
 from pulsar_spark.storage.delta.log import TableLog
@@ -90,7 +90,7 @@ def test_a_consumer_of_a_topic_that_is_unloaded_comes_back_by_itself(client, bro
 
 
 def test_a_refused_return_is_tried_again(client, other_client, broker, monkeypatch):
-    monkeypatch.setattr(subscription_module, "_RECONNECT_SECONDS", 0.02)
+    monkeypatch.setattr(reconnection, "RECONNECT_SECONDS", 0.02)
     consumer = client.subscribe("t", "s")
     eventually(lambda: broker.asked("flow"))
     with broker.paused():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client.subscribing import subscription as subscription_module
+from pulsar_spark.client.subscribing import reconnection
 from pulsar_spark.link.broker_watch import BrokerWatch
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import Holder
@@ -109,7 +109,7 @@ def test_at_debug_what_goes_on_is_written_and_no_payload(broker, service_url, tm
 
 
 def test_a_refused_return_is_said_once(client, other_client, broker, caplog, monkeypatch):
-    monkeypatch.setattr(subscription_module, "_RECONNECT_SECONDS", 0.02)
+    monkeypatch.setattr(reconnection, "RECONNECT_SECONDS", 0.02)
     consumer = client.subscribe("t", "s", consumer_name="c")
     with broker.paused():
         other = in_background(broker, other_client.subscribe, "t", "s")

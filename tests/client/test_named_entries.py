@@ -122,7 +122,7 @@ def test_a_queue_that_shrinks_gives_back_what_was_not_read(client, broker, monke
     hand.deliver(None, None, None, None, None, None, None, True, True, redelivery_count=1)
     first = hand.round - 1
     monkeypatch.setattr(Permits, "too_many", lambda self, queued: 3)
-    hand.subscription._shrink_queue()
+    hand.subscription._queue_watch.shrink()
     eventually(lambda: broker.asked("redeliver_all"))
     (asked,) = broker.asked("redeliver_all")
     assert (asked.first, asked.properties["since_round"]) == (2, str(first))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pulsar_spark.client.acks.unacked import UNACKED_TICK
-from pulsar_spark.client.model.enums import ConsumerType, InitialPosition
+from pulsar_spark.client.model.enums import InitialPosition
 from pulsar_spark.client.receiving.places import Places
 from pulsar_spark.client.receiving.receiver import Receiver
 from pulsar_spark.client.subscribing.consumer_settings import ConsumerSettings
@@ -51,7 +51,7 @@ class Membership:
 
     def _make(self, topics: list[tuple[Topic, list[int]]], others: int = 0) -> list[PartitionSubscription]:
         """Make one per partition; *others* share the queue."""
-        settings, policy = self._settings, self._settings.dead_letter_policy
+        settings = self._settings
         partitions = [(topic, partition) for topic, indexes in topics for partition in indexes]
         count = max(1, others + len(partitions))
         return [
@@ -62,11 +62,7 @@ class Membership:
                 settings.queue_size(count),
                 settings.largest_queue(count),
                 self._request,
-                settings.grouping,
-                is_single_active=settings.is_single_active,
-                keeps_key_order=settings.keeps_key_order,
-                requests_early=settings.consumer_type is ConsumerType.Shared,  # Key_Shared: small deliveries cost more
-                max_redeliver_count=None if policy is None else policy.max_redeliver_count,
+                settings,
             )
             for topic, partition in partitions
         ]
@@ -170,7 +166,7 @@ class Membership:
     def _attach(self, subscriptions: list[PartitionSubscription]) -> list[dict]:
         for each in subscriptions:
             self._channel.attach(self._consumer_id, str(each.topic.name), each.partition, each)
-        return [each.subscribe_row() for each in subscriptions]
+        return [each.row("subscribe", properties=each.request) for each in subscriptions]
 
     def joined(self, replies: list[Reply]) -> None:
         """Start receiving, or raise the refusal."""

@@ -6,31 +6,27 @@ queued one (4.13). Shrinking the queue gives back its tail and later deliveries,
 limit of the dead letter policy are given back unseen (4.26).
 """
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 
-from deltalake.exceptions import DeltaError
-
-from pulsar_spark.client.acks.acknowledgement_tracker import AcknowledgementTracker, Grouping
+from pulsar_spark.client.acks.acknowledgement_tracker import AcknowledgementTracker
+from pulsar_spark.client.model.enums import ConsumerType
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.compacted_out import CompactedOut
 from pulsar_spark.client.receiving.delivery import Delivery
 from pulsar_spark.client.receiving.handing_out import HandingOut
 from pulsar_spark.client.receiving.key_guard import KeyGuard
 from pulsar_spark.client.receiving.key_order import KeyOrder, UnderWay
+from pulsar_spark.client.receiving.queue_watch import QueueWatch
 from pulsar_spark.client.receiving.ready import Ready
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, ServiceUnitNotReady, TopicNotFound
+from pulsar_spark.client.subscribing.consumer_settings import ConsumerSettings
+from pulsar_spark.client.subscribing.reconnection import Reconnection
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
 from pulsar_spark.link.channel import Channel
-from pulsar_spark.link.inbox import Reply
-from pulsar_spark.protocol.acknowledgement.cursor import SINCE_ROUND
 from pulsar_spark.protocol.redelivery.letters import is_too_often
 from pulsar_spark.protocol.subscriptions.permits import Permits
 from pulsar_spark.storage.compaction.compacted_entries import CompactedEntries
-from pulsar_spark.storage.topics.topics import Topic, read_topic
-
-_RECONNECT_SECONDS = 1.0
-_WATCH_SECONDS = 1.0
+from pulsar_spark.storage.topics.topics import Topic
 
 
 class PartitionSubscription(HandingOut):
@@ -44,18 +40,12 @@ class PartitionSubscription(HandingOut):
         queue_size: int,
         largest_queue: int,
         request: dict,
-        grouping: Grouping,
-        *,
-        is_single_active: bool,
-        keeps_key_order: bool,
-        requests_early: bool,
-        max_redeliver_count: int | None,
+        settings: ConsumerSettings,
     ):
         self._consumer = consumer
         self._channel: Channel = consumer._channel.of(str(topic.name))
-        self._request = request
-        self.topic = topic
-        self.partition = partition
+        self.request = request
+        self.topic, self.partition = topic, partition
         self.topic_name = str(topic.name.partition(partition))
         self._permits = Permits(queue_size, largest_queue)
         self.schema, self.ledgers, self.entries = consumer._schema, consumer._ledgers.of(topic), consumer._entries
@@ -63,29 +53,26 @@ class PartitionSubscription(HandingOut):
         """Reads the chunks of messages, which are the topic's own: one may have begun before a compaction."""
         is_read_compacted = isinstance(self.entries, CompactedEntries)
         self.compacted_out = CompactedOut(self, self.entries) if is_read_compacted else None
-        self._label = (
-            f"subscription {consumer.subscription_name()!r} of {self.topic_name!r}, "
-            f"consumer {consumer.consumer_name()!r}"
-        )
         self.generation = 0
         self.lock = threading.Lock()
-        self.key_order = KeyOrder() if keeps_key_order else None
+        self.key_order = KeyOrder() if settings.keeps_key_order else None
         self._guard = None if self.key_order is None else KeyGuard(self, self.key_order)
-        self.wants_due_first = not keeps_key_order
+        self.wants_due_first = not settings.keeps_key_order
+        # On Key_Shared small deliveries cost more.
+        early_rows = self._early_flow if settings.consumer_type is ConsumerType.Shared else list
         self.tracker = AcknowledgementTracker(
-            self._channel, self.lock, self.row, grouping, self._early_flow if requests_early else list, self.key_order
+            self._channel, self.lock, self.row, settings.grouping, early_rows, self.key_order
         )
         self._is_timed = consumer._unacked is not None
-        if not self._is_timed and not grouping.is_immediate:
+        if not self._is_timed and not settings.grouping.is_immediate:
             self.tracker.pending.owner = consumer
-        self._is_single_active = is_single_active
-        self._max_redeliver_count = max_redeliver_count
+        self.is_single_active = settings.is_single_active
+        self._max_redeliver_count = policy.max_redeliver_count if (policy := settings.dead_letter_policy) else 0
+        self._reconnection, self._queue_watch = Reconnection(self), QueueWatch(self, self._permits)
         self.error: PulsarSparkError | None = None
-        self._refused: type[PulsarSparkError] | None = None
         self.is_connected = self._was_disconnected = False
         self.is_active: bool | None = None
         self._queued = 0
-        self._is_watched = False
         self._stale: UnderWay | None = None
         """The request after which deliveries of rounds that had not read it are dropped."""
         self.taken = -1, -1
@@ -107,17 +94,13 @@ class PartitionSubscription(HandingOut):
             **columns,
         )
 
-    def subscribe_row(self) -> dict:
-        """The request that connects it."""
-        return self.row("subscribe", properties=self._request)
-
     def connected(self) -> None:
         """The broker knows the consumer now: request a queue full, from another broker if the topic changed its
         bundle.
         """
-        self._follow_topic()
+        self._reconnection.follow_topic()
         with self.lock:
-            self.is_connected, self._refused = True, None
+            self.is_connected = True
             permits = self._permits.connect()
         self._flow(permits)
 
@@ -194,16 +177,13 @@ class PartitionSubscription(HandingOut):
 
     def on_reset(self) -> None:
         with self.lock:
-            self._restart()
+            self._forget_queued()
+            self._last_delivered = -1
             self.tracker.forget()
             self._start_after, self._next_start_after = self._next_start_after, None
             permits = self._permits.connect()
         self._consumer._forget_unacked(self)
         self._flow(permits)
-
-    def _restart(self) -> None:
-        self._forget_queued()
-        self._last_delivered = -1
 
     def on_removed(self, text: str | None) -> None:
         if text in ("unsubscribed", "deleted"):
@@ -217,61 +197,14 @@ class PartitionSubscription(HandingOut):
         with self.lock:
             acknowledged = self.tracker.take_acknowledgements()
             self.tracker.forget_given_back()
-            self._restart()
+            self._forget_queued()
+            self._last_delivered = -1
             self._stale = None
             self.is_connected, self._was_disconnected = False, True
         self._consumer._forget_unacked(self)
-        self._follow_topic()
-        self._channel.logger.warning(
-            "%s: the broker no longer knows the consumer (%s): it subscribes again", self._label, text
-        )
+        self._reconnection.follow_topic()
         self._channel.submit(acknowledged)
-        self._reconnect()
-
-    def _reconnect(self) -> None:
-        if self._consumer._receiver.is_closed or self.error is not None:
-            return
-        self._follow_topic()
-        row = self.subscribe_row()
-        self._channel.submit([row], replied={row["request_id"]: self._reconnected})
-
-    def _follow_topic(self) -> None:
-        """Switch to the broker of the topic's present bundle."""
-        name, consumer = str(self.topic.name), self._consumer
-        channel = consumer._channel.follow(name)
-        if channel is not self._channel:
-            consumer._channel.detach(consumer._consumer_id, name, self.partition)
-            self._channel, self.ledgers = channel, consumer._ledgers.of(self.topic)
-            self.tracker.switch_channel(channel)
-            channel.attach(consumer._consumer_id, name, self.partition, self)
-
-    def _reconnected(self, reply: Reply) -> None:
-        if self._consumer._receiver.is_closed or self.error is not None:
-            return
-        if isinstance(reply.error, TopicNotFound) or reply.error is None and self._is_made_anew():
-            self._channel.submit([self.row("close")])
-            self.on_removed("deleted")
-        elif reply.error is None:
-            self.connected()
-            self._channel.logger.info("%s: subscribed again", self._label)
-        else:
-            if type(reply.error) is not self._refused:
-                self._refused = type(reply.error)
-                self._channel.logger.log(
-                    logging.INFO if isinstance(reply.error, ServiceUnitNotReady) else logging.WARNING,
-                    "%s: could not subscribe again, next try in a second: %s: %s",
-                    self._label,
-                    type(reply.error).__name__,
-                    reply.error,
-                )
-            self._channel.call_later(_RECONNECT_SECONDS, self._reconnect)
-
-    def _is_made_anew(self) -> bool:
-        """Whether the topic was deleted and made again under its name; False if it cannot be read."""
-        try:
-            return read_topic(self._consumer._client._layout, self.topic.name).topic_id != self.topic.topic_id
-        except (PulsarSparkError, OSError, DeltaError):
-            return False
+        self._reconnection.begin(text)
 
     def on_active(self, is_active: bool) -> None:
         if self.is_active and not is_active:
@@ -281,38 +214,29 @@ class PartitionSubscription(HandingOut):
     def on_delivery(self, row: dict, requests_version: int) -> None:
         if not self.is_connected:
             return  # dealt before the broker disconnected it, and thereby returned
-        if self._is_single_active and row["first"] <= self._last_delivered:
+        if self.is_single_active and row["first"] <= self._last_delivered:
             self._drop_queued()
             self._consumer._forget_unacked(self)
         self._last_delivered = row["last"]
-        for part in self._parts(row):
+        most = 0 if self.is_single_active or self._permits.most == self._permits.least else self._permits.least
+        for part in _parts_of(row, most):
             self._arrive(part, requests_version)
-        self._watch_queue()
-
-    def _parts(self, row: dict) -> Iterator[dict]:
-        """Split a delivery into parts of at most the requested queue size, so that a larger queue can give some back;
-        not if entries need not be adjacent.
-        """
-        is_whole = self._is_single_active or self._permits.most == self._permits.least
-        if is_whole or row["positions"] is not None or row["chunks"]:
-            yield row
-            return
-        entries = max(1, self._permits.least // (row["batch_size"] or 1))
-        for first in range(row["first"], row["last"] + 1, entries):
-            yield row | {"first": first, "last": min(first + entries - 1, row["last"])}
+        self._queue_watch.start()
 
     def _arrive(self, row: dict, requests_version: int) -> None:
         with self.lock:
             delivery = Delivery(self, row, self.generation, -1 if self.key_order is None else requests_version)
             is_stale = self._stale is not None and self._stale.version > requests_version
-            is_dead = not is_stale and is_too_often(delivery.redelivery_count, self._max_redeliver_count or 0)
+            is_dead = not is_stale and is_too_often(delivery.redelivery_count, self._max_redeliver_count)
             is_shown = not (is_stale or is_dead)
             permits = self._count_taken()
             permits += self._permits.arrive(delivery.messages, round_number=row["delivery_round"], queued=self._queued)
             if is_shown:
                 self._queued += delivery.messages
-                if delivery.redelivery_count and not self._is_single_active:
-                    self._comes_again(delivery)
+                if delivery.redelivery_count and not self.is_single_active:
+                    if self._ready.may_hold(delivery.first, delivery.last):
+                        self._look_again()
+                    self._newest.update(dict.fromkeys(map(int, delivery.positions), delivery))
             else:
                 permits += self._permits.refuse(delivery.messages)
         if is_shown:
@@ -320,43 +244,6 @@ class PartitionSubscription(HandingOut):
         elif is_dead:
             self.tracker.give_back(set(map(int, delivery.positions)), 0, are_dead=True)
         self._flow(permits)
-
-    def _watch_queue(self) -> None:
-        """Check once a second whether a grown queue is still useful. Not on Exclusive and Failover, where nobody else
-        could get its messages.
-        """
-        if self._permits.may_shrink and not self._is_watched and not self._is_single_active:
-            self._is_watched = True
-            self._channel.call_later(_WATCH_SECONDS, self._shrink_queue)
-
-    def _shrink_queue(self) -> None:
-        self._is_watched = False
-        if self._consumer._receiver.is_closed:
-            return
-        with self.lock:
-            permits = self._count_taken()
-            too_many = self._permits.too_many(self._queued)
-        tail = self._consumer._receiver.take_back(self, too_many)
-        with self.lock:
-            tail = [delivery for delivery in tail if delivery.generation == self.generation]
-            messages = sum(delivery.messages for delivery in tail)
-            self._queued -= messages
-            permits += self._permits.give_back(messages)
-            if gone := set(tail):
-                self._newest = {at: newest for at, newest in self._newest.items() if newest not in gone}
-                self._stale = redelivery = UnderWay()
-        if tail:
-            since = tail[0].round
-            first = min(delivery.place for delivery in tail if delivery.round == since)
-            row = self.row("redeliver_all", first=first, properties={SINCE_ROUND: str(since)})
-            self._channel.submit([row], committed=redelivery.committed)
-        self._flow(permits)
-        self._watch_queue()
-
-    def _comes_again(self, delivery: Delivery) -> None:
-        if self._ready.may_hold(delivery.first, delivery.last):
-            self._look_again()
-        self._newest.update(dict.fromkeys(map(int, delivery.positions), delivery))
 
     def end(self, error: PulsarSparkError) -> None:
         """End because of *error*: drop queued messages; acknowledgements have no effect any more."""
@@ -371,3 +258,15 @@ class PartitionSubscription(HandingOut):
         self.is_connected = False
         self.tracker.fail(error)
         self._consumer._receiver.fail(error)
+
+
+def _parts_of(row: dict, most: int) -> Iterator[dict]:
+    """Split a delivery into parts of at most *most* messages, so that some can be given back; not if *most* is 0, or
+    entries need not be adjacent.
+    """
+    if not most or row["positions"] is not None or row["chunks"]:
+        yield row
+        return
+    entries = max(1, most // (row["batch_size"] or 1))
+    for first in range(row["first"], row["last"] + 1, entries):
+        yield row | {"first": first, "last": min(first + entries - 1, row["last"])}

@@ -1,0 +1,52 @@
+"""Gives back what lies unused in the queue of a consumer that grew, so that other consumers get it."""
+
+from typing import Any
+
+from pulsar_spark.client.receiving.key_order import UnderWay
+from pulsar_spark.protocol.acknowledgement.cursor import SINCE_ROUND
+from pulsar_spark.protocol.subscriptions.permits import Permits
+
+WATCH_SECONDS = 1.0
+
+
+class QueueWatch:
+    """Checks the queue of one :class:`PartitionSubscription` once a second while it may shrink. Not on Exclusive and
+    Failover, where nobody else could get its messages.
+    """
+
+    def __init__(self, subscription: Any, permits: Permits):
+        self._subscription, self._permits, self._is_watching = subscription, permits, False
+
+    def start(self) -> None:
+        """Check in a second, if the queue may shrink."""
+        if self._permits.may_shrink and not self._is_watching and not self._subscription.is_single_active:
+            self._is_watching = True
+            self._subscription._channel.call_later(WATCH_SECONDS, self.shrink)
+
+    def shrink(self) -> None:
+        """Give back the tail of the queue that is too long, with later deliveries, so that order holds."""
+        subscription, receiver = self._subscription, self._subscription._consumer._receiver
+        self._is_watching = False
+        if receiver.is_closed:
+            return
+        with subscription.lock:
+            permits = subscription._count_taken()
+            too_many = self._permits.too_many(subscription._queued)
+        tail = receiver.take_back(subscription, too_many)
+        redelivery = UnderWay()
+        with subscription.lock:
+            tail = [delivery for delivery in tail if delivery.generation == subscription.generation]
+            messages = sum(delivery.messages for delivery in tail)
+            subscription._queued -= messages
+            permits += self._permits.give_back(messages)
+            if gone := set(tail):
+                newest = subscription._newest
+                subscription._newest = {at: each for at, each in newest.items() if each not in gone}
+                subscription._stale = redelivery
+        if tail:
+            since = tail[0].round
+            first = min(delivery.place for delivery in tail if delivery.round == since)
+            row = subscription.row("redeliver_all", first=first, properties={SINCE_ROUND: str(since)})
+            subscription._channel.submit([row], committed=redelivery.committed)
+        subscription._flow(permits)
+        self.start()
