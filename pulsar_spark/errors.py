@@ -48,13 +48,8 @@ class MessagesLost(CorruptState):
         self, text: str, topic: str = "", partition: int = -1, ledger_id: int = -1, ranges: tuple = (), path: str = ""
     ):
         super().__init__(text)
-        self.topic, self.partition, self.ledger_id, self.ranges, self.path = (
-            topic,
-            partition,
-            ledger_id,
-            tuple(ranges),
-            path,
-        )
+        self.topic, self.partition, self.ledger_id = topic, partition, ledger_id
+        self.ranges, self.path = tuple(ranges), path
 
 
 class TopicStopped(CorruptState, InvalidRequest):

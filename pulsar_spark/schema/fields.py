@@ -7,6 +7,7 @@ valid Avro requires, and its value may be given as the member's value.
 from abc import ABC, abstractmethod
 from builtins import type as Class  # inside a field ``type`` is its method
 from enum import Enum
+from types import NoneType
 from typing import Any
 
 
@@ -63,94 +64,75 @@ def _named(kind: object) -> str:
     return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
-class Null(Field):
-    """Only None."""
+class _Plain(Field):
+    """A field whose type is fixed by its class: Avro's name, and the Python class or classes."""
+
+    _avro: str
+    _python: Class | tuple[Class, ...]
 
     def type(self) -> str:
-        return "null"
+        return self._avro
 
-    def python_type(self) -> Class:
-        return type(None)
+    def python_type(self) -> Class | tuple[Class, ...]:
+        return self._python
+
+
+class Null(_Plain):
+    """Only None."""
+
+    _avro, _python = "null", NoneType
 
     def validate_type(self, name: str, val: Any) -> None:
         if val is not None:
             raise TypeError(f"Field {name} is set to be None")
 
 
-class Boolean(Field):
+class Boolean(_Plain):
     """True or False; the default is False."""
 
-    def type(self) -> str:
-        return "boolean"
-
-    def python_type(self) -> Class:
-        return bool
+    _avro, _python = "boolean", bool
 
     def default(self) -> bool:
         return False if self._default is None else self._default
 
 
-class Integer(Field):
+class Integer(_Plain):
     """A 32-bit number."""
 
-    def type(self) -> str:
-        return "int"
-
-    def python_type(self) -> Class:
-        return int
+    _avro, _python = "int", int
 
 
-class Long(Field):
+class Long(_Plain):
     """A 64-bit number."""
 
-    def type(self) -> str:
-        return "long"
-
-    def python_type(self) -> Class:
-        return int
+    _avro, _python = "long", int
 
 
-class Float(Field):
+class Float(_Plain):
     """A 32-bit floating-point number; whole numbers are accepted."""
 
-    def type(self) -> str:
-        return "float"
-
-    def python_type(self) -> tuple[Class, ...]:
-        return float, int
+    _avro, _python = "float", (float, int)
 
 
-class Double(Field):
+class Double(_Plain):
     """A 64-bit floating-point number; whole numbers are accepted."""
 
-    def type(self) -> str:
-        return "double"
-
-    def python_type(self) -> tuple[Class, ...]:
-        return float, int
+    _avro, _python = "double", (float, int)
 
 
-class Bytes(Field):
+class Bytes(_Plain):
     """Bytes. A text becomes UTF-8; other values are not checked, as in the package."""
 
-    def type(self) -> str:
-        return "bytes"
-
-    def python_type(self) -> tuple[Class, ...]:
-        return bytes, str
+    _avro, _python = "bytes", (bytes, str)
 
     def validate_type(self, name: str, val: Any) -> Any:
         return val.encode() if isinstance(val, str) else val
 
 
-class String(Field):
+class String(_Plain):
     """A text; bytes are read as UTF-8."""
 
-    def type(self) -> str:
-        return "string"
-
-    def python_type(self) -> tuple[Class, ...]:
-        return str, bytes
+    _avro, _python = "string", (str, bytes)
 
     def validate_type(self, name: str, val: Any) -> str | None:
         if val is None and not self._required:
@@ -208,19 +190,15 @@ def _check_element(kind: object) -> None:
         raise TypeError(f"Argument {_named(kind)} is not a Record or a Field: give an instance, such as String()")
 
 
-class Array(Field):
+class Array(_Plain):
     """A list of values of one type. ``array_type`` is a field, or a record used as a field."""
+
+    _avro, _python = "array", list
 
     def __init__(self, array_type: Any, default: Any = None, required: bool = False, required_default: bool = False):
         _check_element(array_type)
         self.array_type = array_type
         super().__init__(default=default, required=required, required_default=required_default)
-
-    def type(self) -> str:
-        return "array"
-
-    def python_type(self) -> Class:
-        return list
 
     def validate_type(self, name: str, val: Any) -> list | None:
         if val is None:
@@ -235,19 +213,15 @@ class Array(Field):
         return {"type": self.type(), "items": self.array_type.schema_info(defined_names)}
 
 
-class Map(Field):
+class Map(_Plain):
     """A dict from texts to values of one type. ``value_type`` is a field, or a record used as a field."""
+
+    _avro, _python = "map", dict
 
     def __init__(self, value_type: Any, default: Any = None, required: bool = False, required_default: bool = False):
         _check_element(value_type)
         self.value_type = value_type
         super().__init__(default=default, required=required, required_default=required_default)
-
-    def type(self) -> str:
-        return "map"
-
-    def python_type(self) -> Class:
-        return dict
 
     def validate_type(self, name: str, val: Any) -> dict[str, Any] | None:
         if val is None:

@@ -1,5 +1,7 @@
 """``pulsar-spark stats``."""
 
+from typing import Any
+
 import typer
 
 from pulsar_spark.cli.common import Json, Root, Topic, admin, print_json, print_table, visible
@@ -31,66 +33,57 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
     _print_key_shared(subscriptions)
 
 
+_OF_SUBSCRIPTION = {
+    "type": "type",
+    "backlog": "msgBacklog",
+    "unacked": "unackedMessages",
+    "oldest s": "oldestUnackedSeconds",
+    "delayed": "msgDelayed",
+    "dead": "deadLetters",
+    "letters wait": "waitingLetters",
+    "out": "msgOutCounter",
+    "redelivered": "msgRedeliverCounter",
+    "acked": "ackedEntries",
+    "out/s": "msgRateOut",
+    "redelivered/s": "msgRateRedeliver",
+}
+_OF_CONSUMER = {
+    "consumer": "consumerName",
+    "permits": "availablePermits",
+    "unacked": "unackedMessages",
+    "oldest s": "oldestUnackedSeconds",
+    "out": "msgOutCounter",
+    "redelivered": "msgRedeliverCounter",
+    "out/s": "msgRateOut",
+    "blocked": "blockedConsumerOnUnackedMsgs",
+}
+"""The statistics to print, by column."""
+
+
 def _print_subscriptions(subscriptions: dict[str, dict]) -> None:
-    print_table(
-        [
-            "subscription",
-            "type",
-            "backlog",
-            "unacked",
-            "oldest s",
-            "delayed",
-            "dead",
-            "letters wait",
-            "out",
-            "redelivered",
-            "acked",
-            "out/s",
-            "redelivered/s",
-        ],
-        [
-            (
-                name,
-                sub["type"],
-                sub["msgBacklog"],
-                sub["unackedMessages"],
-                _seconds(sub),
-                sub["msgDelayed"],
-                sub["deadLetters"],
-                sub["waitingLetters"],
-                sub["msgOutCounter"],
-                sub["msgRedeliverCounter"],
-                sub["ackedEntries"],
-                f"{sub['msgRateOut']:.1f}",
-                f"{sub['msgRateRedeliver']:.1f}",
-            )
-            for name, sub in subscriptions.items()
-        ],
-        none="no subscriptions",
-    )
+    rows = [(name, *_cells(sub, _OF_SUBSCRIPTION)) for name, sub in subscriptions.items()]
+    print_table(["subscription", *_OF_SUBSCRIPTION], rows, none="no subscriptions")
 
 
 def _print_consumers(subscriptions: dict[str, dict]) -> None:
     consumers = [
-        (
-            name,
-            consumer["consumerName"],
-            consumer["availablePermits"],
-            consumer["unackedMessages"],
-            _seconds(consumer),
-            consumer["msgOutCounter"],
-            consumer["msgRedeliverCounter"],
-            f"{consumer['msgRateOut']:.1f}",
-            "yes" if consumer["blockedConsumerOnUnackedMsgs"] else "no",
-        )
-        for name, sub in subscriptions.items()
-        for consumer in sub["consumers"]
+        (name, *_cells(consumer, _OF_CONSUMER)) for name, sub in subscriptions.items() for consumer in sub["consumers"]
     ]
     if consumers:
-        print_table(
-            ["subscription", "consumer", "permits", "unacked", "oldest s", "out", "redelivered", "out/s", "blocked"],
-            consumers,
-        )
+        print_table(["subscription", *_OF_CONSUMER], consumers)
+
+
+def _cells(stats: dict, columns: dict[str, str]) -> list[Any]:
+    """Statistics as they are printed; ``oldest s`` is how long the oldest delivery is unacknowledged."""
+    return [_shown(name, stats[key]) for name, key in columns.items()]
+
+
+def _shown(name: str, value: Any) -> Any:
+    if name == "oldest s":
+        return "" if value is None else f"{value:.0f}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.1f}" if name.endswith("/s") else value
 
 
 def _print_key_shared(subscriptions: dict[str, dict]) -> None:
@@ -111,8 +104,3 @@ def _print_key_shared(subscriptions: dict[str, dict]) -> None:
         print_table(
             ["subscription", "mode", "out of order", "draining hashes", "unacked of them", "waiting hashes"], key_shared
         )
-
-
-def _seconds(stats: dict) -> str:
-    """For how long the oldest delivery is unacknowledged."""
-    return "" if stats["oldestUnackedSeconds"] is None else f"{stats['oldestUnackedSeconds']:.0f}"
