@@ -1,6 +1,7 @@
 """Subscriptions, with the verbs of ``pulsar-admin``: create, list, move, delete."""
 
 import datetime
+from typing import Literal
 
 from pulsar_spark.client.arguments import check_count
 from pulsar_spark.errors import InvalidConfiguration
@@ -26,7 +27,12 @@ class Subscriptions:
         self.layout, self._requester = layout, requester
 
     def create_subscription(
-        self, topic: str, subscription: str, initial_position: str = "latest", *, create: bool = False
+        self,
+        topic: str,
+        subscription: str,
+        initial_position: Literal["earliest", "latest", "Earliest", "Latest"] = "latest",
+        *,
+        create: bool = False,
     ) -> None:
         """Create a durable subscription at ``"earliest"`` or ``"latest"`` (*initial_position*).
 
@@ -105,7 +111,9 @@ class Subscriptions:
         check_count("seconds", seconds)
         self._ask(topic, subscription, "expire", {"seconds": str(seconds)})
 
-    def reset_cursor(self, topic: str, subscription: str, to: str | int | datetime.datetime) -> None:
+    def reset_cursor(
+        self, topic: str, subscription: str, to: Literal["earliest", "latest"] | int | datetime.datetime
+    ) -> None:
         """Move the cursor: *to* is ``"earliest"``, ``"latest"``, the position of the next entry to deliver, or a
         publish time.
 

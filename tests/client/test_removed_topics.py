@@ -9,7 +9,7 @@ from deltalake.exceptions import DeltaError
 import pulsar_spark as pulsar
 import pulsar_spark.asyncio as aio
 from pulsar_spark.admin import Admin
-from pulsar_spark.client.subscribing import subscription as of_partition
+from pulsar_spark.client.subscribing import reconnection
 from pulsar_spark.errors import CorruptState, RootAway
 from tests.support.waiting import eventually, nothing_comes, receive_values, send
 
@@ -189,7 +189,7 @@ def test_a_topic_that_cannot_be_looked_at_for_now_ends_nobody(client, other_clie
     def fail(*_asked):
         raise error
 
-    monkeypatch.setattr(of_partition, "read_topic", fail)
+    monkeypatch.setattr(reconnection, "read_topic", fail)
     consumer._subscriptions[0].on_removed("lease ended")
     send(other_client, "order-a", "a1")
     assert receive_values(consumer, 1) == ["a1"] and consumer.is_connected()

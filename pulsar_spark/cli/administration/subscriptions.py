@@ -2,7 +2,7 @@
 
 import datetime
 import itertools
-from typing import Annotated
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
@@ -32,6 +32,7 @@ from pulsar_spark.storage.topics.topics import existing_topic
 
 app = typer.Typer(no_args_is_help=True)
 
+_ENDS: dict[str, Literal["earliest", "latest"]] = {"earliest": "earliest", "latest": "latest"}
 _SHOWN_RANGES = 3
 _SHOWN_HASHES = 20
 
@@ -50,7 +51,8 @@ def create(
     """Create a subscription on a topic; --create also creates a missing topic."""
     if not create_topic:
         existing_topic(Layout(root), topic, "--create")
-    admin(root, timeout).create_subscription(topic, subscription, position, create=create_topic)
+    checked_there = cast(Any, position)
+    admin(root, timeout).create_subscription(topic, subscription, checked_there, create=create_topic)
     print_done(as_json, f"created {subscription}", topic=topic, subscription=subscription, created=True)
 
 
@@ -207,10 +209,10 @@ def seek(
     print_done(as_json, f"moved {subscription} to {to}", topic=topic, subscription=subscription, position=to)
 
 
-def parse_target(text: str) -> str | int | datetime.datetime:
+def parse_target(text: str) -> Literal["earliest", "latest"] | int | datetime.datetime:
     """Parse ``--to``; times are by default in UTC."""
-    if text in ("earliest", "latest"):
-        return text
+    if text in _ENDS:
+        return _ENDS[text]
     if text.isascii() and text.isdigit():
         return int(text)
     try:
