@@ -37,6 +37,8 @@ class Grouping(NamedTuple):
 class _Gathering:
     """Lets the channel that is used now ask for rows with its commits."""
 
+    _used: tuple[Channel, Callable[[], list[dict]]]
+
     def __init__(self, channel: Channel, take_rows: Callable[[], list[dict]]):
         self._take_rows = take_rows
         self.switch(channel)
