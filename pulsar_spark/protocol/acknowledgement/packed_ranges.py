@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
+from typing import overload
 
 import numpy as np
 
@@ -36,6 +37,10 @@ class PackedRanges(Sequence[Range]):
     def __len__(self) -> int:
         return len(self.which)
 
+    @overload
+    def __getitem__(self, at: int) -> Range: ...
+    @overload
+    def __getitem__(self, at: slice) -> "PackedRanges": ...
     def __getitem__(self, at: int | slice) -> "Range | PackedRanges":
         if isinstance(at, slice):
             return PackedRanges(self.ends[:, at].copy(), self.which[at].copy(), self.tails)
@@ -58,7 +63,7 @@ class PackedRanges(Sequence[Range]):
             for pair in np.unique(pairs).tolist()
         )
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]  # it equals lists
 
     def where(self, chosen: np.ndarray) -> "PackedRanges":
         """Those of the ranges that flags choose."""
@@ -94,12 +99,12 @@ class PackedRanges(Sequence[Range]):
 
     def by_tail(self) -> Iterator[tuple[Range, int]]:
         """Each tail in use, as the range of one entry, and its number of entries."""
-        tails, which = range(len(self.tails)), self.which
+        tails, which = np.arange(len(self.tails)), self.which
         if len(tails) > len(which):
             tails, which = used_numbers(which, len(tails))
         entries = np.zeros(len(tails), np.int64)
         np.add.at(entries, which, self.ends[1] - self.ends[0] + 1)
-        for number, count in zip(tails, entries.tolist()):
+        for number, count in zip(tails.tolist(), entries.tolist()):
             if count:
                 yield Range(0, 0, *self.tails[number]), count
 
@@ -141,15 +146,16 @@ def joined(parts: Sequence[Sequence[Range]]) -> PackedRanges:
     numbers.default_factory = numbers.__len__
     of_tails: dict[int, np.ndarray] = {}
     ends, which = [np.empty((2, 0), np.int64)], [np.empty(0, np.int64)]
-    for is_packed, alike in groupby(parts, lambda part: isinstance(part, PackedRanges)):
+    for is_packed, group in groupby(parts, lambda part: isinstance(part, PackedRanges)):
+        alike = list(group)
         if not is_packed:
             ranges = list(chain.from_iterable(alike))
             ends.append(ends_of(ranges))
             which.append(np.array([numbers[range_[2:]] for range_ in ranges], np.int64))
-            continue
         for part in alike:
-            if id(part.tails) not in of_tails:
-                of_tails[id(part.tails)] = np.array([numbers[tail] for tail in part.tails], np.int64)
-            ends.append(part.ends)
-            which.append(of_tails[id(part.tails)][part.which])
+            if isinstance(part, PackedRanges):
+                if id(part.tails) not in of_tails:
+                    of_tails[id(part.tails)] = np.array([numbers[tail] for tail in part.tails], np.int64)
+                ends.append(part.ends)
+                which.append(of_tails[id(part.tails)][part.which])
     return PackedRanges(np.concatenate(ends, axis=1), np.concatenate(which), list(numbers))

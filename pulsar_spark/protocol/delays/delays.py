@@ -37,7 +37,7 @@ def whole_ms(times: np.ndarray) -> np.ndarray:
     return times + (-(times % 1000)) % 1000
 
 
-def are_delayed(times: np.ndarray, delayed_after: int | None) -> np.ndarray:
+def are_delayed(times: np.ndarray, delayed_after: int | np.ndarray | None) -> np.ndarray:
     """Which entries of a run belong to the delay index, by deliver time and the run's ``delayed_after``
     (microseconds). A deliver time in the past at numbering does not count (5.2). Without ``delayed_after`` none
     does: an earlier release numbered the run.

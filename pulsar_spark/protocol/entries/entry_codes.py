@@ -76,7 +76,9 @@ class EntryCodes:
         self._set(code, state)
 
     def state(self, code: int) -> EntryState:
-        return self._states[code]
+        state = self._states[code]
+        assert state is not None  # entries have codes that mean something
+        return state
 
     @property
     def acknowledged(self) -> list[int]:
@@ -124,7 +126,7 @@ class EntryCodes:
 
     def _clear(self, code: int) -> None:
         state = self._states[code]
-        if self._codes.get(state) == code:
+        if state is not None and self._codes.get(state) == code:
             del self._codes[state]
         self._states[code] = None
         self._acknowledged.discard(code)

@@ -73,10 +73,8 @@ class EntryMap(CodePages):
     def runs(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Neighbours among the entries *first*..*last* that have one code: first and last positions and the codes, in
         order."""
-        begins, codes = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
-        for begin, code in self._parts_of_runs(first, last):
-            begins.append(begin), codes.append(code)
-        begins, codes = np.concatenate(begins), np.concatenate(codes)
+        parts = [(np.empty(0, np.int64), np.empty(0, np.int32)), *self._parts_of_runs(first, last)]
+        begins, codes = (np.concatenate(columns) for columns in zip(*parts))
         is_first = np.append(True, codes[1:] != codes[:-1])[: len(codes)]
         begins = begins[is_first]
         return begins, np.append(begins[1:] - 1, last)[: len(begins)], codes[is_first]
@@ -250,31 +248,33 @@ class EntryMap(CodePages):
         """Count what changed of a page, and say it; one whose entries agree is one code again."""
         at, skipped = page << PAGE_BITS, max(self.mark_delete + 1 - (page << PAGE_BITS), 0)
         if isinstance(before, int) and not self._is_mixed(page) and not skipped:
-            now = self._code(page)
-            if now == before:
+            code = self._code(page)
+            if code == before:
                 return None
-            self._count(np.array([before]), -PAGE), self._count(np.array([now]), PAGE)
-            return Change(at, PAGE, np.array([now], np.int32))
-        before = unpack(before) if isinstance(before, bytes) else before
-        now = self._mixed[page] if self._is_mixed(page) else np.full(PAGE, self._code(page))
-        is_changed = now[skipped:] != (before if isinstance(before, int) else before[skipped:])
+            self._count(np.array([before]), -PAGE)
+            self._count(np.array([code]), PAGE)
+            return Change(at, PAGE, np.array([code], np.int32))
+        was = unpack(before) if isinstance(before, bytes) else before
+        now = self._codes(page) if self._is_mixed(page) else np.full(PAGE, self._code(page))
+        is_changed = np.asarray(now[skipped:] != (was if isinstance(was, int) else was[skipped:]))
         if self._is_mixed(page):
             self._tidy(page, now, skipped)
-        if is_changed.all() and not skipped and isinstance(before, int) and self._is_mixed(page):
-            self._count(now, 1), self._count(np.array([before]), -PAGE)
+        if is_changed.all() and not skipped and isinstance(was, int) and self._is_mixed(page):
+            self._count(now, 1)
+            self._count(np.array([was]), -PAGE)
             return Change(at, PAGE, now.astype(np.int32))
         places = np.flatnonzero(is_changed) + skipped
         if not len(places):
             return None
         codes = now[places]
         self._count(codes, 1)
-        self._count(np.full(len(places), before) if isinstance(before, int) else before[places], -1)
+        self._count(np.full(len(places), was) if isinstance(was, int) else was[places], -1)
         begin, end = int(places[0]), int(places[-1]) + 1
         if (codes == codes[0]).all() and end - begin == len(places):
             return Change(at + begin, end - begin, codes[:1].astype(np.int32))
-        told = np.full(end - begin, UNCHANGED, np.int32)
-        told[places - begin] = codes
-        return Change(at + begin, end - begin, told)
+        changed = np.full(end - begin, UNCHANGED, np.int32)
+        changed[places - begin] = codes
+        return Change(at + begin, end - begin, changed)
 
     def _count(self, codes: np.ndarray, entries: int) -> None:
         counted = np.bincount(codes)

@@ -20,7 +20,7 @@ def pack(codes: np.ndarray) -> bytes:
     """
     used = np.flatnonzero(np.bincount(codes))
     width = _width(len(used))
-    if width is None or used[-1] > np.iinfo(_SIZE).max:
+    if not width or used[-1] > np.iinfo(_SIZE).max:
         return _SIZE.type(0).tobytes() + codes.astype(np.uint32).tobytes()
     number_of = np.zeros(int(used[-1]) + 1, np.uint8)
     number_of[used] = np.arange(len(used))
@@ -43,6 +43,6 @@ def unpack(packed: bytes) -> np.ndarray:
     return used[(octets[:, None] >> shifts & ((1 << width) - 1)).ravel()]
 
 
-def _width(size: int) -> int | None:
-    """Bits that tell so many codes apart; None for more than fit into an octet."""
-    return next((width for width in _WIDTHS if size <= 1 << width), None)
+def _width(size: int) -> int:
+    """Bits that tell so many codes apart; 0 for more than fit into an octet."""
+    return next((width for width in _WIDTHS if size <= 1 << width), 0)

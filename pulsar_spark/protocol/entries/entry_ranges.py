@@ -1,7 +1,7 @@
 """A map of entries as ranges, and ranges put into a map."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 
@@ -162,13 +162,13 @@ def state_rows(
                 continue
             of_code = of_code[np.searchsorted(of_code, mark_delete, "right") :]
             if len(of_code):
-                ends = int(of_code[0]), int(of_code[-1])
-                listed.append(Range(*ends, *codes.state(code), entries=len(of_code)))
-                positions[ends[0]] = of_code
+                first, last = int(of_code[0]), int(of_code[-1])
+                listed.append(Range(first, last, *codes.state(code), entries=len(of_code)))
+                positions[first] = of_code
     for code, at in dealt:
-        ends = int(at.min()), int(at.max())
-        listed.append(Range(*ends, *codes.state(code), entries=len(at)))
-        positions[ends[0]] = at
+        first, last = int(at.min()), int(at.max())
+        listed.append(Range(first, last, *codes.state(code), entries=len(at)))
+        positions[first] = at
     return StateRows([*_ranges_of_spans(sorted(spans), codes, mark_delete), *listed], positions)
 
 
@@ -253,13 +253,17 @@ class EntryRanges(Sequence[Range]):
     def __len__(self) -> int:
         return len(ranges_of(self.entries))
 
+    @overload
+    def __getitem__(self, at: int) -> Range: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Range]: ...
     def __getitem__(self, at: int | slice) -> Range | Sequence[Range]:
         return ranges_of(self.entries)[at]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]  # it changes
 
     def states(self) -> Iterator[Range]:
         """What entries above mark-delete have, each state as a range of so many ``entries``."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -151,17 +151,21 @@ class LatestRows:
                 self._add_ranges(key, page, of_page)
                 maps |= {key} if page is None else set()
         for key in maps:
-            self.pages[key][None].pass_to(self.cursors[key]["mark_delete_position"])
+            if isinstance(kept := self.pages[key][None], EntryRanges):
+                kept.pass_to(self.cursors[key]["mark_delete_position"])
 
     def _add_ranges(self, key: CursorKey, page: int | None, ranges: Sequence[Range] | Sequence[Listed]) -> None:
-        held = self.pages[key].get(page)
+        kept = self.pages[key].get(page)
         if page is not None:
-            self.pages[key][page] = [*held, *ranges] if held else ranges
+            of_page = cast(Sequence[Range], ranges)
+            self.pages[key][page] = [*kept, *of_page] if kept else of_page
             return
-        if held is None:
-            held = self.pages[key][None] = EntryRanges(EntryMap(self.cursors[key]["mark_delete_position"]))
-        put = put_listed if isinstance(ranges[0], Listed) else put_ranges
-        put(held.entries, ranges)
+        if not isinstance(kept, EntryRanges):
+            kept = self.pages[key][None] = EntryRanges(EntryMap(self.cursors[key]["mark_delete_position"]))
+        if isinstance(ranges[0], Listed):
+            put_listed(kept.entries, cast(Sequence[Listed], ranges))
+        else:
+            put_ranges(kept.entries, cast(Sequence[Range], ranges))
 
     def numbered_until(self, topic_id: str) -> int:
         """The last version of a topic's table that a broker has followed; 0 for none."""
@@ -220,16 +224,16 @@ class LatestRows:
         elif kind == "cursor":
             self.cursors[cursor] = row
             self.consumers.setdefault(cursor, {})
-            pages = self.pages.setdefault(cursor, {})
-            if None in pages:
-                pages[None].pass_to(row["mark_delete_position"])
+            kept = self.pages.setdefault(cursor, {}).get(None)
+            if isinstance(kept, EntryRanges):
+                kept.pass_to(row["mark_delete_position"])
         elif cursor in self.cursors and kind == "consumer":
-            before = self.consumers[cursor].get(*key)
+            before = self.consumers[cursor].get(key[0])
             if before and row.get("hash_ranges") is None:
                 row["hash_ranges"] = before.get("hash_ranges")
-            _replace(self.consumers[cursor], *key, row, row)
+            _replace(self.consumers[cursor], key[0], row, row)
         elif cursor in self.cursors:
-            _replace(self.pages[cursor], *key, row, [])
+            _replace(self.pages[cursor], key[0], row, [])
 
     def _remove_topic(self, topic_id: str) -> None:
         self.topics = {key: row for key, row in self.topics.items() if key[0] != topic_id}
@@ -276,7 +280,8 @@ def _read_round(path: AnyPath, commit: Commit, kinds: Collection[str] | None, co
 
 
 def _round_of(tables: Iterable[pa.Table]) -> Round:
-    facts, pages = [], []
+    facts: list[pa.Table] = []
+    pages: list[tuple[CursorKey, int | None, Sequence[Range] | Sequence[Listed]]] = []
     for rows in tables:
         of_part, ranges = facts_and_ranges(rows)
         facts.append(of_part)

@@ -33,7 +33,8 @@ def listed_rows(rows: pa.Table, place: Sequence[str]) -> Iterator[tuple[tuple, L
     """Rows of ranges that name positions: their values in columns *place*, and what they say."""
     found = zip(*(column.to_pylist() for column in rows.select(place).columns))
     for values, range_, positions in zip(found, _packed(rows), lists_of(rows["positions"])):
-        yield values, Listed(range_, positions)
+        if positions is not None:
+            yield values, Listed(range_, positions)
 
 
 def lists_of(column: pa.ChunkedArray | pa.ListArray) -> list[np.ndarray | None]:

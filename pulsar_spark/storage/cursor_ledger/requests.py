@@ -38,7 +38,7 @@ def read_requests(path: AnyPath, *, after: int) -> list[RequestCommit]:
     """Whole commits above version *after*, in order, within :data:`MOST_COMMITS` and :data:`MOST_ROWS`; at least
     one.
     """
-    log, found, rows, version = TableLog(path), [], 0, after
+    log, found, rows, version = TableLog(path), list[RequestCommit](), 0, after
     while len(found) < MOST_COMMITS and (not found or rows <= MOST_ROWS):
         if not log.has(version + 1):
             gap = _gap(log, version)

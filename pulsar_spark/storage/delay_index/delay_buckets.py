@@ -82,8 +82,8 @@ class _Decoded:
     """A segment in memory, by place."""
 
     def __init__(self, entries: Entries):
-        order = np.argsort(entries.places, kind="stable")
-        if (order[1:] > order[:-1]).all():
+        order: np.ndarray | slice = np.argsort(entries.places, kind="stable")
+        if isinstance(order, np.ndarray) and (order[1:] > order[:-1]).all():
             order = slice(None)
         self._due = entries.due.part(order)
         self._places = entries.places[order]

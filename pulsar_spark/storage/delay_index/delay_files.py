@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from pulsar_spark.storage.store.object_path import ObjectPath
 from pulsar_spark.storage.store.store import AnyPath, store_of
 
 Written = TypeVar("Written")
@@ -37,22 +38,21 @@ def write_named(
     *write* gets the path of a draft, or a sink. *note* gets each name before its file exists, for removal after a
     failure.
     """
-    store = store_of(folder)
-    if not store.is_local:
+    if isinstance(folder, ObjectPath):
         sink = pa.BufferOutputStream()
-        said, content = write(sink), sink.getvalue()
+        written, content = write(sink), sink.getvalue()
         named_for = bytes(content[-_footer_size(bytes(content[-_TAIL:])) :]) if by_footer else bytes(content)
         name = file_name(named_for, number)
         note(name)
-        store.put(folder / name, content)
-        return name, said
+        folder.store.put(folder / name, content)
+        return name, written
     draft = folder / f"draft-{uuid.uuid4()}.zstd.parquet"
     note(draft.name)
-    said = write(draft)
+    written = write(draft)
     name = file_name(footer_of(draft) if by_footer else draft.read_bytes(), number)
     note(name)
-    store.move(draft, folder / name)
-    return name, said
+    store_of(folder).move(draft, folder / name)
+    return name, written
 
 
 def check_name(path: AnyPath, content: bytes) -> None:

@@ -27,7 +27,7 @@ from pulsar_spark.storage.entries.topic_files import READ_ERRORS, raise_unless_d
 def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places) -> NewBucket:
     """Write a bucket of *segments* in order; no commit names it yet."""
     number, folder = table.new_folder()
-    names, found, rest, written = [], [], iter(segments), []
+    names, written, found, rest = list[str](), list[dict](), list[Statistics](), iter(segments)
     with removing(folder, written):
         while first := next(rest, None):
             of_file = _chained(first, islice(rest, FILE_ENTRIES // SEGMENT_ENTRIES - 1))
@@ -84,22 +84,22 @@ class _Stream:
             raise BucketLost(bucket, self._path, error) from error
         of_file = bucket.statistics.firsts[bucket.statistics.files == file]
         self.first_time = int(of_file.min()) if len(of_file) else 0
-        self.held: Entries | None = None
+        self.buffered = NO_ENTRIES
 
     @property
     def has_more(self) -> bool:
         return self._segment < self._file.segments
 
     def fill(self) -> None:
-        """Hold the next segment once nothing is held."""
-        while self.has_more and not (self.held is not None and len(self.held)):
+        """Read the next segment with needed entries once the last one is used up."""
+        while self.has_more and not len(self.buffered):
             try:
                 entries = self._file.read(self._segment, self._places)
             except READ_ERRORS as error:
                 raise_unless_damage(error)
                 raise BucketLost(self._bucket, self._path, error) from error
             self._segment += 1
-            self.held = entries.part(self._needed(self._bucket, entries))
+            self.buffered = entries.part(self._needed(self._bucket, entries))
 
 
 def _merged(streams: list[_Stream], places: Places) -> Iterator[Entries]:
@@ -108,25 +108,25 @@ def _merged(streams: list[_Stream], places: Places) -> Iterator[Entries]:
     A block ends where an unread segment or unopened stream may have the next entry.
     """
     waiting = sorted(streams, key=lambda stream: stream.first_time, reverse=True)
-    ranks, opened = places.ranks(), []
+    ranks, opened = places.ranks(), list[_Stream]()
     while waiting or opened:
         for stream in opened:
             stream.fill()
-        opened = [stream for stream in opened if stream.held is not None and len(stream.held)]
-        least = min((int(stream.held.due.times[0]) for stream in opened), default=None)
+        opened = [stream for stream in opened if len(stream.buffered)]
+        least = min((int(stream.buffered.due.times[0]) for stream in opened), default=None)
         if waiting and (least is None or waiting[-1].first_time <= least):
             opened.append(waiting.pop())
             continue
         if not opened:
             return
-        bounds = [_key(stream.held, -1, ranks) for stream in opened if stream.has_more]
+        bounds = [_key(stream.buffered, -1, ranks) for stream in opened if stream.has_more]
         if waiting:
             bounds.append((waiting[-1].first_time, -1, -1))
         bound, taken = min(bounds, default=None), []
         for stream in opened:
-            end = len(stream.held) if bound is None else _end_of(stream.held, bound, ranks)
-            taken.append(stream.held.part(slice(0, end)))
-            stream.held = stream.held.part(slice(end, None))
+            end = len(stream.buffered) if bound is None else _end_of(stream.buffered, bound, ranks)
+            taken.append(stream.buffered.part(slice(0, end)))
+            stream.buffered = stream.buffered.part(slice(end, None))
         yield together(taken, ranks)
 
 

@@ -77,10 +77,10 @@ def statistics_from(rows: pa.Table, files: Mapping[str, int], places: Places) ->
 
 def indexed_rows(indexed: Mapping[int, Indexed], buckets: Iterable[int], places: Places) -> pa.Table:
     """Rows of what is indexed, by number of the place, and of all buckets' numbers."""
-    rows = [
-        (*places.known[number], first, last, said.since)
-        for number, said in indexed.items()
-        for first, last in list(said.positions) or [(None, None)]
+    rows: list[tuple] = [
+        (*places.known[number], first, last, each.since)
+        for number, each in indexed.items()
+        for first, last in [*each.positions] or [(None, None)]
     ]
     rows += [(None, None, None, None, number) for number in buckets]
     schema = schema_of(INDEXED)

@@ -103,7 +103,7 @@ class Statistics(NamedTuple):
     def of(cls, rows: Sequence[tuple[int, int, int, int, int, int]]) -> "Statistics":
         columns = zip(*rows) if rows else [()] * 6
         types = (np.int32, np.int32, np.int32, np.int64, np.int64, np.int64)
-        return cls(*(np.array(column, each) for column, each in zip(columns, types)))
+        return cls._make(np.array(column, each) for column, each in zip(columns, types))
 
     @classmethod
     def joined(cls, parts: Sequence["Statistics"]) -> "Statistics":
@@ -116,15 +116,15 @@ def statistics_of(entries: Entries, file: int, segment: int) -> Statistics:
     places, times = entries.places[order], entries.due.times[order]
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     ends = np.append(starts[1:], len(places))
-    same = [np.full(len(starts), number, np.int32) for number in (file, segment)]
-    return Statistics(places[starts], *same, times[starts], times[ends - 1], ends - starts)
+    files, segments = (np.full(len(starts), number, np.int32) for number in (file, segment))
+    return Statistics(places[starts], files, segments, times[starts], times[ends - 1], ends - starts)
 
 
 def write_segments(
     path: AnyPath | pa.NativeFile, segments: Iterable[Entries], places: Sequence[Place], *, file: int
 ) -> Statistics:
     """Write *segments* in order to a new file or sink; *file* is its number in the bucket."""
-    found = []
+    found: list[Statistics] = []
     schema = pa.schema(
         [
             ("topic_id", pa.dictionary(pa.int32(), pa.string())),

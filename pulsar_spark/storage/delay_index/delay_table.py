@@ -136,12 +136,16 @@ class DelayTable:
                 return Loaded([], {}, [LostBucket(NO_BUCKET, None, f"{path!r} is not one of its files")])
             self._note_live(unquote(path), size)
         indexed, expected, lost = self._indexed(places)
-        buckets, there = [], {number for number, _ in self._live} - {NO_BUCKET}
+        buckets: list[Bucket] = []
+        there = {number for number, _ in self._live} - {NO_BUCKET}
         if there != expected and not lost:
             lost.append(LostBucket(NO_BUCKET, None, f"buckets {sorted(there ^ expected)} differ from the log"))
         for number in sorted(there):
             bucket = self._bucket(number, places)
-            (lost if isinstance(bucket, LostBucket) else buckets).append(bucket)
+            if isinstance(bucket, LostBucket):
+                lost.append(bucket)
+            else:
+                buckets.append(bucket)
         return Loaded(buckets, indexed, lost)
 
     def _note_live(self, path: str, size: int) -> None:
@@ -191,12 +195,12 @@ class DelayTable:
 
         :class:`BrokerFenced` if another writer changed the table since it was loaded.
         """
-        is_empty = new is None or not new.files
-        there = {number for number, _ in self._live} - {NO_BUCKET, *gone} | (set() if is_empty else {new.number})
-        files = [] if is_empty else [self._relative(new.number, ENTRY, name) for name in new.files]
+        new = new if new is not None and new.files else None
+        there = {number for number, _ in self._live} - {NO_BUCKET, *gone} | ({new.number} if new else set())
+        files = [self._relative(new.number, ENTRY, name) for name in new.files] if new else []
         written = [{"path": path} for path in files]
         with removing(self.path, written):
-            if not is_empty:
+            if new is not None:
                 files.append(self._write(new.number, SEGMENT, segment_rows(new, places), written))
             files.append(self._write(NO_BUCKET, INDEXED, indexed_rows(indexed, there, places), written))
             adds = [file_add(self.path, path) for path in files]
@@ -208,12 +212,14 @@ class DelayTable:
             for name, size in self._live.get((number, kind), {}).items()
             for path in [self._relative(number, kind, name)]
         ]
-        self.version = commit(self.path, self._versions(), adds, {}, removes)
+        version = commit(self.path, self._versions(), adds, {}, removes)
+        assert version is not None  # versions without end, or an error
+        self.version = version
         for key in doomed:
             self._live.pop(key, None)
         for add in adds:
             self._note_live(add["path"], add["size"])
-        if is_empty:
+        if new is None:
             return None
         sizes = self._live[new.number, ENTRY]
         return Bucket(new.number, new.folder, {name: sizes[name] for name in new.files}, new.statistics)

@@ -54,7 +54,7 @@ def in_order(parts: Iterable[Due]) -> Due:
     parts = [part for part in parts if len(part)]
     if len(parts) < 2:
         found = parts[0] if parts else NONE_DUE
-        is_in_order = (found.times[1:] > found.times[:-1]).all()
+        is_in_order = bool((found.times[1:] > found.times[:-1]).all())
     else:
         found, is_in_order = Due(*(np.concatenate(columns) for columns in zip(*parts))), False
     return found if is_in_order else found.part(due_order(found.times, found.positions))
