@@ -74,7 +74,7 @@ class Acknowledgements(RequestHandler):
         return str(len(positions))
 
     def _waiting(self, draft: CursorDraft, request: Request) -> np.ndarray:
-        positions = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
+        positions = waiting(self.bundle, draft, request.first or 0, request.last or 0, self.draft.wall)
         if POSITIONS in request.properties:
             positions = positions[np.isin(positions, named_positions(request.properties[POSITIONS]))]
         return positions

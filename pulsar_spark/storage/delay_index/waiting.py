@@ -9,6 +9,7 @@ import numpy as np
 from pulsar_spark.protocol.delays.instants import to_micros
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, WAITING_CODE
 from pulsar_spark.protocol.entries.entry_map import EntryMap
+from pulsar_spark.protocol.entries.entry_ranges import EntryRanges
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delay_index.delayed import Due
 from pulsar_spark.storage.delay_index.scheduled import Delayed
@@ -35,14 +36,14 @@ class WaitingEntries:
         end = self._delayed.end
         waiting = self._entries.count([WAITING_CODE], 0, end - 1)
         for part in self._delayed.between(self.since, now):
-            waiting -= np.count_nonzero(self._have(part.positions, WAITING_CODE))
+            waiting -= int(np.count_nonzero(self._have(part.positions, WAITING_CODE)))
         for first in range(self._read_position, end, _WINDOW):
             last = min(first + _WINDOW, end) - 1
             if self._entries.first_of([UNREAD_CODE], first, last) is not None:
                 part = self._delayed.by_position(first, last)
                 is_later = part.times > max(now, self.since)
-                waiting += np.count_nonzero(self._have(part.positions[is_later], UNREAD_CODE))
-        return int(waiting)
+                waiting += int(np.count_nonzero(self._have(part.positions[is_later], UNREAD_CODE)))
+        return waiting
 
     def _have(self, positions: np.ndarray, *codes: int) -> np.ndarray:
         order = np.argsort(positions, kind="stable")
@@ -56,9 +57,9 @@ def waiting_entries(latest: LatestRows, key: CursorKey, index: LedgerIndex) -> W
     cursor = latest.cursors[key]
     if cursor.get("due_since") is None:
         return None
-    entries = latest.pages[key].get(None)
+    kept = latest.pages[key].get(None)
     return WaitingEntries(
-        EntryMap(cursor["mark_delete_position"]) if entries is None else entries.entries,
+        kept.entries if isinstance(kept, EntryRanges) else EntryMap(cursor["mark_delete_position"]),
         to_micros(cursor["due_since"]),
         cursor["read_position"],
         Delayed(index, read_topic(index.layout, cursor["topic"]), key.partition),
