@@ -50,8 +50,8 @@ def draining_hashes(
     None if unknown."""
     last = _last_before(layout, latest, key, changed)
 
-    def may_block(held: Range) -> bool:
-        return held.status == PENDING and (held.due_time is not None or (held.delivery_round or 0) <= last)
+    def may_block(range_: Range) -> bool:
+        return range_.status == PENDING and (range_.due_time is not None or (range_.delivery_round or 0) <= last)
 
     found, (positions, hashes, places) = read_held(latest, key, LedgerIndex(layout), table, may_block)
     if not len(positions):

@@ -262,7 +262,7 @@ HISTORY = view_table(
         "properties",
         PROPERTIES,
         "of an acknowledgement, as the consumer gave them; reconsume_later_asked: what the letter says, "
-        "and where it goes; cancelled, rescheduled: why, if it was said (reason), and until when "
+        "and where it goes; cancelled, rescheduled: why, if a reason is given (reason), and until when "
         "(deliver_at_ms)",
     ),
 )

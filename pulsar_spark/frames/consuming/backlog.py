@@ -1,6 +1,6 @@
 """Decide whether a run with *available_now* is done: everything published before it began has been handled.
 
-The topic's log at the start fixes what counts. A position is handled if it is acknowledged, held by another consumer
+The topic's log at the start fixes what counts. A position is handled if it is acknowledged, pending at another consumer
 (or due to one, on Key_Shared), or given back by this run. Delayed entries are left to a later run.
 """
 

@@ -106,7 +106,7 @@ class Failed(NamedTuple):
     error: PulsarSparkError
 
 
-class _Arriving(NamedTuple):
+class _Collected(NamedTuple):
     ranges: list[Delivered]
     chunked: list[tuple[int, int, int]]
 
@@ -126,7 +126,7 @@ class Membership:
         self.consumer_id = uuid.uuid4().hex
         self._channel, self._topic, self._partitions = channel, topic, partitions
         self._options, self._notify = options, notify
-        self._arriving: dict[tuple[int, int], _Arriving] = {}
+        self._collected: dict[tuple[int, int], _Collected] = {}
 
     def join(self, timeout: float, permits: int) -> None:
         """Subscribe on every partition or on none, and grant *permits* messages on each.
@@ -205,19 +205,19 @@ class Membership:
         )
         return [*acknowledged, *given_back, *unseen]
 
-    def arrived(
+    def collect(
         self, round_number: int, ranges: Sequence[Delivered], requests_version: int, chunked: list[tuple[int, int, int]]
     ) -> None:
         """Collect a round's ranges and its *chunked* messages, to pass them on together."""
-        if not self._arriving:
-            self._channel.call_later(0, self._notify_arrived)
-        arriving = self._arriving.setdefault((round_number, requests_version), _Arriving([], []))
-        arriving.ranges.extend(ranges)
-        arriving.chunked.extend(chunked)
+        if not self._collected:
+            self._channel.call_later(0, self._pass_on)
+        collected = self._collected.setdefault((round_number, requests_version), _Collected([], []))
+        collected.ranges.extend(ranges)
+        collected.chunked.extend(chunked)
 
-    def _notify_arrived(self) -> None:
-        arriving, self._arriving = self._arriving, {}
-        for (round_number, requests_version), found in sorted(arriving.items(), key=lambda each: each[0]):
+    def _pass_on(self) -> None:
+        collected, self._collected = self._collected, {}
+        for (round_number, requests_version), found in sorted(collected.items(), key=lambda each: each[0]):
             self._notify(
                 self,
                 Delivery(
@@ -255,7 +255,7 @@ class _PartitionMembership:
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
         chunked = [(self._partition, first, last) for first, last in unpacked_pairs(row["chunks"])]
-        self._membership.arrived(row["round"], _ranges_of(self._partition, row), requests_version, chunked)
+        self._membership.collect(row["round"], _ranges_of(self._partition, row), requests_version, chunked)
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self._membership.failed(error)
