@@ -2,7 +2,7 @@
 
 A namespace becomes the schema ``<tenant>_ns_<namespace>`` or a given one, a topic a table in it, with names encoded
 like folders (see ``layout``), ``-`` and ``.`` too. Dropping a table deletes no message. Registering again adds new
-tables and drops deleted ones; others stay. Views that need Python (``pending_acks``, ``history``...) exist only in a
+tables and drops deleted ones; others stay. Views that need Python (``history``, ``scheduled``...) exist only in a
 session (see views).
 """
 
@@ -23,8 +23,8 @@ from pulsar_spark.storage.store.store import AnyPath, path_of
 from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.topics.topics import list_topics
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, TableSpec
-from pulsar_spark.views.latest import VIEW_TEXTS, view_over
 from pulsar_spark.views.view_specs import VIEWS
+from pulsar_spark.views.view_texts import view_over
 
 BROKER_SCHEMA = "pulsar_spark"
 _LOCATION = re.compile(r"^Location: (?:file:)?(?://(?=/))?(.*)$", re.MULTILINE)
@@ -131,11 +131,10 @@ def _register_tables(spark: SparkSession, schema: str, root: AnyPath, tables: di
 
 
 def _register_views(spark: SparkSession, schema: str, rows: Mapping[BundleRange, str], location: str) -> dict[str, str]:
-    views = [view for view in VIEWS if view.name in VIEW_TEXTS]
-    for view in views:
+    for view in VIEWS:
         text = view_over(view, rows)
         spark.sql(f"CREATE OR REPLACE VIEW {schema}.{quoted(view.name)} COMMENT {_literal(view.row)} AS {text}")
-    return {f"{schema}.{quoted(view.name)}": location for view in views}
+    return {f"{schema}.{quoted(view.name)}": location for view in VIEWS}
 
 
 def _locations(spark: SparkSession, schema: str) -> dict[str, AnyPath | None]:

@@ -21,7 +21,7 @@ from pulsar_spark.storage.entries.deletions import deletions_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledgers import NO_POSITION
 from pulsar_spark.storage.topics.bundles import layout_of
-from pulsar_spark.views.named_positions import with_positions
+from pulsar_spark.views.entries import cut_at_positions
 from pulsar_spark.views.task_rows import topics_there
 
 EVENTS = {
@@ -52,7 +52,9 @@ _DELETIONS = pa.schema(
 def all_events(rounds: DataFrame, requests: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:
     """The columns of ``view_specs.HISTORY`` from *root*'s ``cursor_ledger``, ``requests`` and ``ledgers``; one row per
     event and range, in no order."""
-    deliveries = with_positions(rounds.filter(_IS_DELIVERY))
+    columns = [name for name in rounds.columns if name not in ("first", "last")]
+    delivered = rounds.filter(_IS_DELIVERY)
+    deliveries = rounds.sparkSession.sql(cut_at_positions("{delivered}", columns), delivered=delivered)
     did, requested = _done_by_broker(rounds, deliveries), _requested(rounds, requests)
     happened = did.unionByName(_of_deliveries(requested, deliveries), allowMissingColumns=True)
     happened = happened.unionByName(_deleted(rounds, ledgers, root), allowMissingColumns=True)

@@ -5,84 +5,56 @@ depends on was removed.
 only, because split bundles share earlier rows.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from pulsar_spark.protocol.topics.bundles import HIGHEST, BundleRange
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, CursorKey
 from pulsar_spark.storage.session import quoted
 from pulsar_spark.table_specs import CURSOR_LEDGER
-from pulsar_spark.views.view_specs import ViewSpec
 
 _CURSOR = CursorKey._fields
-_ALL = "all_bundles"
 
 
 def latest(kind: str) -> str:
-    """The latest row of each key of a kind, unless that removes it. A key removed and created in one round exists."""
-    keys = _names(KEYS[kind])
-    others = _names(name for name in CURSOR_LEDGER.schema.names if name not in KEYS[kind])
+    """The latest row of each key of a kind, unless that removes it, and ``removed_round``, the last round that did.
+
+    A key removed and created in one round exists.
+    """
+    keys = names(KEYS[kind])
+    others = names(name for name in CURSOR_LEDGER.schema.names if name not in KEYS[kind])
     newest = (
-        f"SELECT {keys}, max_by(struct({others}), struct(round, NOT coalesce(is_removed, false))) AS latest "
-        f"FROM {{rows}} WHERE kind = '{kind}' GROUP BY {keys}"
+        f"SELECT {keys}, max_by(struct({others}), struct(round, NOT coalesce(is_removed, false))) AS latest, "
+        f"max(IF(is_removed, round, NULL)) AS removed_round FROM {{rows}} WHERE kind = '{kind}' GROUP BY {keys}"
     )
-    return f"SELECT {keys}, latest.* FROM ({newest}) WHERE NOT coalesce(latest.is_removed, false)"
+    return f"SELECT {keys}, latest.*, removed_round FROM ({newest}) WHERE NOT coalesce(latest.is_removed, false)"
 
 
 def cursors() -> str:
-    """The existing cursors: the latest row of each, unless it or, later, its topic was removed."""
+    """The existing cursors, as :func:`latest` gives them: a later removal of its topic removes a cursor, too."""
+    gone = "SELECT topic_id, max(round) AS gone_round FROM {rows} WHERE kind = 'topic' AND is_removed GROUP BY topic_id"
     return (
-        f"SELECT cursor.* FROM ({latest('cursor')}) AS cursor "
-        f"LEFT JOIN ({_last_removal('topic', ['topic_id'])}) AS gone "
-        f"ON {_same('cursor', 'gone', ['topic_id'])} WHERE gone.gone_round IS NULL OR gone.gone_round < cursor.round"
+        f"SELECT cursor.* FROM ({latest('cursor')}) AS cursor LEFT JOIN ({gone}) AS gone "
+        "ON cursor.topic_id = gone.topic_id WHERE gone.gone_round IS NULL OR gone.gone_round < cursor.round"
     )
 
 
-def of_cursors_there(facts: str) -> str:
-    """The *facts* (a table's name or a query in brackets) of existing cursors, since each cursor's last removal."""
+def of_cursors_there(facts: str, columns: str = "fact.*") -> str:
+    """*columns* of the *facts* (a table's name or a query in brackets) of each existing ``cursor`` since its last
+    removal."""
     return (
-        f"SELECT fact.* FROM {facts} AS fact "
-        f"LEFT SEMI JOIN ({cursors()}) AS there ON {_same('fact', 'there', _CURSOR)} "
-        f"LEFT JOIN ({_last_removal('cursor', _CURSOR)}) AS gone ON {_same('fact', 'gone', _CURSOR)} "
-        "WHERE gone.gone_round IS NULL OR gone.gone_round <= fact.round"
+        f"SELECT {columns} FROM {facts} AS fact JOIN ({cursors()}) AS cursor ON {same('fact', 'cursor', _CURSOR)} "
+        "WHERE (cursor.removed_round IS NULL OR cursor.removed_round <= fact.round)"
     )
 
 
-def _last_removal(kind: str, key: Sequence[str]) -> str:
-    return (
-        f"SELECT {_names(key)}, max(round) AS gone_round FROM {{rows}} "
-        f"WHERE kind = '{kind}' AND is_removed GROUP BY {_names(key)}"
-    )
-
-
-def _same(one: str, other: str, key: Iterable[str]) -> str:
+def same(one: str, other: str, key: Iterable[str]) -> str:
+    """The condition that the columns *key* of two tables are equal."""
     return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in key)
 
 
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(map(quoted, names))
-
-
-VIEW_TEXTS = {
-    "cursors": cursors(),
-    "consumers": of_cursors_there(f"({latest('consumer')})"),
-    "rounds": "SELECT * FROM {rows} WHERE kind = 'round'",
-    "housekeeping": "SELECT * FROM {rows} WHERE kind = 'housekeeping'",
-}
-"""The views that are plain SQL; others need Python."""
-
-
-def view_text(view: ViewSpec) -> str:
-    """A view of :data:`VIEW_TEXTS` with its columns."""
-    return f"SELECT {_names(view.column_names)} FROM ({VIEW_TEXTS[view.name]})"
-
-
-def view_over(view: ViewSpec, tables: Mapping[BundleRange, str]) -> str:
-    """The view over tables of these names, one for each bundle of a root."""
-    if len(tables) == 1:
-        return view_text(view).format(rows=next(iter(tables.values())))
-    names = _names(CURSOR_LEDGER.schema.names)
-    rows = (f"SELECT {names} FROM {table} WHERE {is_of_bundle(served)}" for served, table in tables.items())
-    return f"WITH {_ALL} AS ({' UNION ALL '.join(rows)}) {view_text(view).format(rows=_ALL)}"
+def names(columns: Iterable[str]) -> str:
+    """Quoted names in a list."""
+    return ", ".join(map(quoted, columns))
 
 
 def is_of_bundle(served: BundleRange) -> str:

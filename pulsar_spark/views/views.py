@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY
 from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.delta.scan import check_opens
@@ -25,9 +24,10 @@ from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, REQUESTS, TableSpec
 from pulsar_spark.views.chunks import all_incomplete
 from pulsar_spark.views.history import all_events
 from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, rows_of_cursors
-from pulsar_spark.views.latest import VIEW_TEXTS, cursors, is_of_bundle, view_text
+from pulsar_spark.views.latest import cursors, is_of_bundle
 from pulsar_spark.views.scheduled import all_scheduled
 from pulsar_spark.views.view_specs import ALL_VIEWS, CHUNKS, DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS
+from pulsar_spark.views.view_texts import view_text
 
 
 def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
@@ -36,9 +36,7 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     check_layout(layout)
     rows = rows_of_bundles(spark, layout, CURSOR_LEDGER)
     for view in VIEWS:
-        is_text = view.name in VIEW_TEXTS
-        found = spark.sql(view_text(view), rows=rows) if is_text else latest_pending_acks(rows, str(layout.root))
-        found.select(*view.column_names).createOrReplaceTempView(view.name)
+        spark.sql(view_text(view), rows=rows).createOrReplaceTempView(view.name)
     for spec, rows_of in ((HASH_OWNERS, range_rows), (DRAINING_HASHES, draining_rows)):
         of_key_shared(rows, str(layout.root), spec, rows_of).createOrReplaceTempView(spec.name)
     partitions = rows.filter("kind = 'topic'").select("topic", "topic_id", "partition").distinct()
@@ -75,32 +73,6 @@ def rows_by_bundle(spark: SparkSession, layout: Layout, spec: TableSpec) -> list
     return found
 
 
-def latest_pending_acks(rows: DataFrame, root: str) -> DataFrame:
-    """The current ``pending`` and ``replay`` ranges, with the number of their entries. They follow from the rows of
-    many rounds, which change the map of a cursor range by range."""
-    keys = rows.filter(F.col("kind") == "range").select(*CursorKey._fields).distinct()
-    return keys.coalesce(1).mapInArrow(_pending_of_maps(root), from_arrow_schema(CURSOR_LEDGER.schema))
-
-
-def _pending_of_maps(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The rows of ``pending_acks`` of cursors whose entries are kept as a map, which rows change range by range."""
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        keys = [CursorKey(**row) for batch in batches for row in batch.to_pylist()]
-        for layout in layouts_of(Layout(root)) if keys else ():
-            latest = read_latest(layout)
-            for key in keys:
-                held = latest.pages.get(key, {}).get(None, ())
-                same = {"kind": "range", "topic": latest.cursors[key]["topic"], **key._asdict()} if held else {}
-                found = (each._asdict() for each in held if each.status in (PENDING, REPLAY))
-                table = CURSOR_LEDGER.rows(
-                    [same | each | {"entries": each["last"] + 1 - each["first"]} for each in found]
-                )
-                yield from table.to_batches()
-
-    return read
-
-
 def of_key_shared(
     rows: DataFrame, root: str, spec: TableSpec, rows_of: Callable[[KeyShared], Iterable[dict]]
 ) -> DataFrame:
@@ -111,8 +83,6 @@ def of_key_shared(
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         keys = [CursorKey(**row) for batch in batches for row in batch.to_pylist()]
         for layout in layouts_of(Layout(root)):
-            latest = read_latest(layout)
-            found = rows_of_cursors(layout, latest, [key for key in keys if key in latest.cursors], rows_of)
-            yield from spec.rows(list(found)).to_batches()
+            yield from spec.rows(list(rows_of_cursors(layout, read_latest(layout), keys, rows_of))).to_batches()
 
     return cursors_there.coalesce(1).mapInArrow(read, from_arrow_schema(spec.schema))

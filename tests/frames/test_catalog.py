@@ -17,7 +17,7 @@ from pulsar_spark.storage.topics.bundles import layouts_of
 from pulsar_spark.storage.topics.topics import create_topic, delete_topic, prepare_root, read_topic
 from pulsar_spark.views import create_views
 from pulsar_spark.views.catalog import broker_table, register, topic_table
-from pulsar_spark.views.latest import VIEW_TEXTS
+from pulsar_spark.views.view_texts import VIEW_TEXTS
 from tests.broker.test_bundles import HIGH, LOW
 from tests.support.commands import say
 from tests.support.plain_broker import PlainBroker
@@ -112,7 +112,9 @@ def test_views_in_the_catalog_say_what_those_of_a_session_say(spark, tmp_path):
     with PlainBroker(tmp_path / "root") as broker:
         create_topic(broker.layout, "t")
         client = pulsar.Client(f"delta:{broker.layout.root}")
-        client.subscribe("t", "s", consumer_name="c")
+        consumer = client.subscribe("t", "s", consumer_name="c")
+        client.create_producer("t").send(b"sent")
+        consumer.receive(60_000)
         client.subscribe("t", "gone").unsubscribe()
         register(spark, broker.layout, prefix="views_")
         create_views(spark, broker.layout.root)
@@ -138,8 +140,9 @@ def test_views_in_the_catalog_are_of_all_bundles_once_a_split_root_is_registered
         for broker in brokers:
             broker.rounds.note_housekeeping("requests", "joined", 1)
         for name in (LOW, HIGH):
+            consumer = client.subscribe(name, "behind", consumer_name="c")
             client.create_producer(name).send(name.encode())
-            client.subscribe(name, "behind", consumer_name="c")
+            consumer.receive(60_000)
         Admin(f"delta:{root}").unsubscribe(HIGH, "before")
         register(spark, Layout(root), prefix="split_", schemas={"public/default": "split_topics"})
         for broker in brokers:

@@ -16,62 +16,40 @@ OTHER = {**T, "subscription": "other"}
 MAPPED = {**T, "subscription": "m"}
 GONE = {**T, "topic": "persistent://public/default/gone", "topic_id": "t-2"}
 
+DEALT = {"kind": "range", "status": "pending", "consumer_id": "a", "delivery_round": 2, "redelivery_count": 0}
 ROUNDS = {
     1: [
         {"kind": "round"},
         {**T, "kind": "cursor", "mark_delete_position": -1, "read_position": 10},
         {**T, "kind": "consumer", "consumer_id": "a", "permits": 5},
         {**T, "kind": "consumer", "consumer_id": "b", "permits": 5},
-        {**T, "kind": "page", "page": 0},
-        {
-            **T,
-            "kind": "range",
-            "page": 0,
-            "first": 0,
-            "last": 9,
-            "status": "pending",
-            "consumer_id": "a",
-            "delivery_round": 1,
-        },
+        {**T, "kind": "range", "first": 0, "last": 9, "status": "pending", "consumer_id": "a", "delivery_round": 1},
         {**OTHER, "kind": "cursor", "mark_delete_position": 3},
         {**OTHER, "kind": "consumer", "consumer_id": "c"},
-        {**OTHER, "kind": "page", "page": 0},
-        {**OTHER, "kind": "range", "page": 0, "first": 4, "last": 4, "status": "pending", "consumer_id": "c"},
+        {**OTHER, "kind": "range", "first": 4, "last": 4, "status": "pending", "consumer_id": "c"},
         {**GONE, "kind": "cursor", "mark_delete_position": 1},
         {**GONE, "kind": "consumer", "consumer_id": "d"},
     ],
-    # The page is rewritten, another one added, a consumer leaves.
+    # Entries are acknowledged and given back, others dealt, a consumer leaves.
     2: [
         {"kind": "round", "is_snapshot": True},
         {**T, "kind": "cursor", "mark_delete_position": 4, "read_position": 8200},
-        {**T, "kind": "page", "page": 0},
-        {**T, "kind": "range", "page": 0, "first": 5, "last": 6, "status": "acknowledged"},
-        {**T, "kind": "range", "page": 0, "first": 7, "last": 9, "status": "replay", "redelivery_count": 1},
-        {**T, "kind": "page", "page": 10},
-        {
-            **T,
-            "kind": "range",
-            "page": 10,
-            "first": 10,
-            "last": 99,
-            "entries": 4,
-            "status": "pending",
-            "redelivery_count": 0,
-        },
+        {**T, "kind": "range", "first": 5, "last": 6, "status": "acknowledged"},
+        {**T, "kind": "range", "first": 7, "last": 9, "status": "replay", "redelivery_count": 1},
+        {**T, **DEALT, "first": 10, "last": 31, "positions": [10, 20, 30, 31], "entries": 4},
+        {**T, **DEALT, "first": 8192, "last": 8199},
         {**MAPPED, "kind": "cursor", "mark_delete_position": 0},
         {**MAPPED, "kind": "range", "first": 1, "last": 9, "status": "pending", "consumer_id": "a"},
-        {**T, "kind": "page", "page": 8192},
-        {**T, "kind": "range", "page": 8192, "first": 8192, "last": 8199, "status": "pending", "consumer_id": "a"},
         {**T, "kind": "consumer", "consumer_id": "b", "is_removed": True},
     ],
-    # One cursor goes, and is made again; a topic goes; a page goes; ranges replace a part of one.
+    # One cursor goes, and is made again; a topic goes; ranges replace a part of one; a part of a delivery is answered.
     3: [
         {"kind": "round"},
         {**MAPPED, "kind": "range", "first": 3, "last": 4, "status": "acknowledged"},
         {**MAPPED, "kind": "range", "first": 5, "last": 5, "status": "replay", "redelivery_count": 1},
         {**OTHER, "kind": "cursor", "is_removed": True},
         {**GONE, "kind": "topic", "is_removed": True, "subscription": None, "partition": None},
-        {**T, "kind": "page", "page": 8192, "is_removed": True},
+        {**T, **DEALT, "first": 31, "last": 9000, "status": "acknowledged"},
     ],
     4: [{"kind": "round"}, {**OTHER, "kind": "cursor", "mark_delete_position": 0}],
 }
@@ -93,7 +71,7 @@ def test_the_latest_round_wins(spark, views):
         ignore_row_order=True,
     )
     pending = spark.sql("select subscription, first, last, entries, status, redelivery_count from pending_acks")
-    found = [("s", 7, 9, 3, "replay", 1), ("s", 10, 99, 4, "pending", 0)]
+    found = [("s", 7, 9, 3, "replay", 1), *(("s", at, at, 1, "pending", 0) for at in (10, 20, 30))]
     of_map = [(1, 2, "pending", None), (5, 5, "replay", 1), (6, 9, "pending", None)]
     found += [("m", first, last, last + 1 - first, *says) for first, last, *says in of_map]
     assert_df_equality(pending, spark.createDataFrame(found, pending.schema), ignore_row_order=True)
