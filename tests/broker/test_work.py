@@ -1,19 +1,10 @@
 """Rows of a round come together in columns; what the plan gives is put in its place."""
 
-from heapq import merge
-
-from hypothesis import given
-from hypothesis import strategies as st
-
 from pulsar_spark.broker.planning.work import Rows, Work
-from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range, spliced
+from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.transforms.round_inputs import KINDS, RESULT, SCHEMA, STATE
 
 POSITIONS = range(12)
-
-
-def held(first: int, last: int, consumer_id: str) -> Range:
-    return Range(first, last, PENDING, consumer_id, 1, 0, None, None, 1)
 
 
 def test_rows_of_a_kind_have_its_columns_and_no_others():
@@ -54,13 +45,3 @@ def test_the_work_of_some_cursors_is_numbered_afresh():
     assert sorted(zip(some.rows["cursor"].to_pylist(), some.rows["first"].to_pylist())) == [(0, 2), (1, 0)]
     nothing = work.only(())
     assert not nothing and nothing.rows.num_rows == 0
-
-
-@given(st.lists(st.sampled_from("ab-"), min_size=12, max_size=12), st.data())
-def test_what_is_spliced_is_what_merging_everything_gives(holders, data):
-    ranges = spliced([], [], (held(at, at, holder) for at, holder in enumerate(holders) if holder != "-"))
-    numbers = sorted(data.draw(st.sets(st.sampled_from(range(len(ranges))))) if ranges else [])
-    kept = [each for number, each in enumerate(ranges) if number not in numbers]
-    free = [at for at in POSITIONS if not any(each.first <= at <= each.last for each in kept)]
-    new = [held(at, at, data.draw(st.sampled_from("abc"))) for at in free if data.draw(st.booleans())]
-    assert spliced(ranges, numbers, new) == spliced([], [], merge(kept, new))

@@ -5,8 +5,8 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range, spliced
-from pulsar_spark.protocol.acknowledgement.packed_ranges import joined, pack
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.packed_ranges import joined
 
 TAILS = [
     (ACKNOWLEDGED,),
@@ -31,41 +31,13 @@ def parts(draw):
 
 @given(parts(), st.lists(st.booleans(), min_size=4, max_size=4))
 def test_parts_are_what_they_were_and_so_is_the_whole(given, are_packed):
-    packed = pack(given)
+    packed = [joined([part]) for part in given]
     assert packed == given and [list(part) for part in packed] == given
     mixed = [one if is_packed else other for one, other, is_packed in zip(packed, given, are_packed)]
     whole = list(chain.from_iterable(given))
     assert joined(mixed) == whole and [*joined(mixed)] == whole
     assert all(range_ == other for part, others in zip(packed, given) for range_, other in zip(part, others))
     assert [joined(mixed)[at] for at in range(len(whole))] == whole and joined(mixed)[1:] == whole[1:]
-
-
-@given(parts())
-def test_what_is_counted_of_tails_is_what_the_ranges_say(given):
-    for part, ranges in zip(pack(given), given):
-        counted = sum(alike.unacked_messages * entries for alike, entries in part.by_tail())
-        assert counted == sum(range_.unacked_messages for range_ in ranges)
-
-
-@given(parts(), st.randoms(use_true_random=False))
-def test_they_can_be_brought_into_order(given, random):
-    ranges = list(chain.from_iterable(given))
-    mixed = random.sample(ranges, len(ranges))
-    assert joined([mixed]).in_order() == ranges
-
-
-@given(parts(), st.data())
-def test_spliced_they_are_what_objects_are(given, data):
-    ranges = list(chain.from_iterable(given))
-    numbers = sorted(data.draw(st.sets(st.sampled_from(range(len(ranges))))) if ranges else [])
-    new = [
-        ranges[number]._replace(**dict(zip(Range._fields[2:], data.draw(st.sampled_from(TAILS))))) for number in numbers
-    ]
-    behind = ranges[-1].last + 1 if ranges else 0
-    new += [Range(behind + gap, behind + gap, *TAILS[1]) for gap in data.draw(st.sets(st.integers(0, 3)).map(sorted))]
-    found = joined(given).spliced(numbers, new)
-    assert found == spliced(ranges, numbers, new)
-    assert len(found.tails) == len({range_[2:] for range_ in found}), "no tail is kept that nothing has"
 
 
 @given(parts(), parts())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pulsar_spark.broker.planning.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
-from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range, spliced
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
 from pulsar_spark.transforms.round_inputs import STATE
 from tests.support.model_widths import READ_BATCH, SMALLEST_SHARE
 
@@ -75,12 +75,23 @@ def _plan(rows: list[dict]) -> Outcome:
         if each.status != UNREAD
     ]
     return Outcome(
-        spliced([], [], known),
+        _joined(known),
         is_blocked,
         sum(consumer.delivered for consumer in consumers),
         sum(consumer.redelivered for consumer in consumers),
         consumers,
     )
+
+
+def _joined(ranges: list[Range]) -> list[Range]:
+    """*ranges* by position, those that adjoin and agree as one."""
+    found: list[Range] = []
+    for each in ranges:
+        if found and found[-1].last + 1 == each.first and found[-1][2:] == each[2:]:
+            found[-1] = found[-1]._replace(last=each.last)
+        else:
+            found.append(each)
+    return found
 
 
 def _of(rows: list[dict], *kinds: str) -> list[dict]:

@@ -24,8 +24,7 @@ class PageRows(NamedTuple):
     """The ranges of a cursor's page, by position, one row each.
 
     By first place, ``positions`` has the entries that ranges mean, if not all between
-    their ends, and ``chunks`` the packed chunked messages in deliveries. ``has_row`` adds the page's own row, which is
-    otherwise among the facts.
+    their ends, and ``chunks`` the packed chunked messages in deliveries.
     """
 
     key: CursorKey
@@ -34,7 +33,6 @@ class PageRows(NamedTuple):
     ranges: Sequence[Range]
     positions: Mapping[int, np.ndarray] | None = None
     chunks: Mapping[int, bytes | None] | None = None
-    has_row: bool = False
 
 
 class RoundRows:
@@ -83,7 +81,7 @@ class RoundRows:
 
 
 def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
-    """The Arrow rows of a round: *facts*, then a row per page and per range of *pages*. Facts of large kinds come last,
+    """The Arrow rows of a round: *facts*, then a row per range of *pages*. Facts of large kinds come last,
     so they are not searched for missing columns."""
     many: dict[str, list[dict]] = {"": [], "consumer": [], "page": [], "letter": []}
     for fact in facts:
@@ -95,16 +93,7 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
     if not pages:
         return table
     ranges = joined([page.ranges for page in pages])
-    tables, have_rows = [table], [page.has_row for page in pages]
-    if any(have_rows):
-        page_ends = np.cumsum([len(page.ranges) for page in pages])
-        ends = {
-            "first": ranges.ends[0, np.append(0, page_ends[:-1])][have_rows],
-            "last": ranges.ends[1, page_ends - 1][have_rows],
-        }
-        with_row = [page for page in pages if page.has_row]
-        tables.append(_rows_of_pages(round_number, "page", with_row, ends, [1] * len(with_row)))
-    return pa.concat_tables([*tables, _rows_of_ranges(round_number, pages, ranges)])
+    return pa.concat_tables([table, _rows_of_ranges(round_number, pages, ranges)])
 
 
 def _rows_of_ranges(round_number: int, pages: list[PageRows], ranges: PackedRanges) -> pa.Table:
@@ -116,7 +105,7 @@ def _rows_of_ranges(round_number: int, pages: list[PageRows], ranges: PackedRang
         columns["chunks"] = [(page.chunks or {}).get(held.first) for page in pages for held in page.ranges]
     if any(page.positions for page in pages):
         columns["positions"] = _lists(pages)
-    return _rows_of_pages(round_number, "range", pages, columns, [len(page.ranges) for page in pages])
+    return _rows_of_pages(round_number, pages, columns)
 
 
 def _lists(pages: list[PageRows]) -> pa.ListArray:
@@ -144,20 +133,17 @@ class _Chosen(NamedTuple):
 
 
 def _rows_of_pages(
-    round_number: int,
-    kind: str,
-    pages: list[PageRows],
-    columns: Mapping[str, "np.ndarray | list | pa.ListArray | _Chosen"],
-    counts: list[int],
+    round_number: int, pages: list[PageRows], columns: Mapping[str, "np.ndarray | list | pa.ListArray | _Chosen"]
 ) -> pa.Table:
-    """Rows of one kind, *counts* for each page, with *columns*."""
+    """A row per range, with *columns*."""
+    counts = [len(page.ranges) for page in pages]
     runs, of_runs, end = [], [], 0
     for (topic, key), alike in groupby(pages, attrgetter("topic", "key")):
         first, end = end, end + sum(1 for _ in alike)
         runs.append((topic, *key))
         of_runs.append(sum(counts[first:end]))
     of_places = dict(zip(("topic", *CursorKey._fields), zip(*runs)))
-    same, rows = {"round": round_number, "kind": kind}, sum(counts)
+    same, rows = {"round": round_number, "kind": "range"}, sum(counts)
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
         if field.name in columns:

@@ -4,9 +4,7 @@ Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-d
 it give the state of entries. Positions from the read position on, outside ranges, were never delivered.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, compress, pairwise
-from operator import itemgetter
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pulsar_spark.errors import InvalidConfiguration
@@ -82,34 +80,6 @@ def seek_position(position: int, *, first: int, end: int) -> int:
     [3, 5, 9]
     """
     return max(min(position, end), first)
-
-
-def spliced(ranges: Sequence[Range], numbers: Sequence[int], new: Iterable[Range]) -> list[Range]:
-    """Replace the *ranges* with these *numbers* by *new* ones (all by position), and join new ranges with equal
-    neighbours that adjoin.
-
-    >>> ranges = [Range(position, position, "pending") for position in (1, 3, 5)]
-    >>> [(each.first, each.last) for each in spliced(ranges, [0, 1], [Range(0, 1, "dead"), Range(4, 4, "pending")])]
-    [(0, 1), (4, 5)]
-    """
-    new, stays = list(new), bytearray(b"\1") * len(ranges)
-    for number in numbers:
-        stays[number] = False
-    found = sorted(chain(compress(ranges, stays), new), key=itemgetter(0))
-    fresh = set(map(itemgetter(0), new))
-    joined = [
-        at
-        for at, (before, range_) in enumerate(pairwise(found), 1)
-        if before[1] + 1 == range_[0]
-        and before[2] == range_[2]  # differs for nearly all neighbours
-        and before[2:] == range_[2:]
-        and (range_[0] in fresh or before[0] in fresh)
-    ]
-    stays = bytearray(b"\1") * len(found)
-    for at in reversed(joined):
-        found[at - 1] = Range(found[at - 1][0], *found[at][1:])  # faster than _replace
-        stays[at] = False
-    return list(compress(found, stays))
 
 
 def unacknowledged(

@@ -6,7 +6,7 @@ The fields beside the ends (the *tail*) are kept once, in a shared list.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import overload
 
@@ -76,38 +76,6 @@ class PackedRanges(Sequence[Range]):
         order = np.argsort(self.ends[0])
         return PackedRanges(self.ends[:, order], self.which[order], self.tails)
 
-    def spliced(self, numbers: Sequence[int], new: Sequence[Range]) -> "PackedRanges":
-        """:func:`~pulsar_spark.protocol.acknowledgement.cursor.spliced` on packed ranges, faster.
-
-        >>> ranges = joined([[Range(position, position, "pending") for position in (1, 3, 5)]])
-        >>> found = ranges.spliced([0, 1], [Range(0, 1, "dead"), Range(4, 4, "pending")])
-        >>> [(range_.first, range_.last) for range_ in found]
-        [(0, 1), (4, 5)]
-        """
-        stays = np.ones(len(self), bool)
-        stays[list(numbers)] = False
-        kept = PackedRanges(np.compress(stays, self.ends, axis=1), self.which[stays], self.tails)
-        whole = joined([kept, new])
-        if not len(whole):
-            return whole
-        order = np.argsort(whole.ends[0], kind="stable")
-        (firsts, lasts), which, is_new = whole.ends.take(order, axis=1), whole.which[order], order >= len(kept)
-        agrees = (lasts[:-1] + 1 == firsts[1:]) & (which[:-1] == which[1:]) & (is_new[:-1] | is_new[1:])
-        begins, ends = (np.flatnonzero(np.insert(~agrees, at, True)) for at in (0, len(agrees)))
-        used, which = used_numbers(which[begins], len(whole.tails))
-        return PackedRanges(np.stack([firsts[begins], lasts[ends]]), which, [whole.tails[number] for number in used])
-
-    def by_tail(self) -> Iterator[tuple[Range, int]]:
-        """Each tail in use, as the range of one entry, and its number of entries."""
-        tails, which = np.arange(len(self.tails)), self.which
-        if len(tails) > len(which):
-            tails, which = used_numbers(which, len(tails))
-        entries = np.zeros(len(tails), np.int64)
-        np.add.at(entries, which, self.ends[1] - self.ends[0] + 1)
-        for number, count in zip(tails.tolist(), entries.tolist()):
-            if count:
-                yield Range(0, 0, *self.tails[number]), count
-
 
 def used_numbers(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The distinct *numbers* (below *count*), ascending, and the index of each of *numbers* among them.
@@ -129,16 +97,10 @@ def ends_of(ranges: Sequence[Range]) -> np.ndarray:
     return np.array([np.fromiter(map(itemgetter(end), ranges), np.int64, len(ranges)) for end in (0, 1)])
 
 
-def pack(parts: Sequence[Sequence[Range]]) -> list[PackedRanges]:
-    """Each of *parts* packed, with shared tails."""
-    whole = joined(parts)
-    return [whole[first:end] for first, end in pairwise(accumulate(map(len, parts), initial=0))]
-
-
 def joined(parts: Sequence[Sequence[Range]]) -> PackedRanges:
     """The ranges of all *parts*, packed or not, one after the other.
 
-    >>> one, other = pack([[Range(1, 1, "pending", "a")], [Range(3, 4, "acknowledged")]])
+    >>> one, other = joined([[Range(1, 1, "pending", "a")]]), joined([[Range(3, 4, "acknowledged")]])
     >>> joined([one, [Range(5, 5, "pending", "a")], other]) == [*one, Range(5, 5, "pending", "a"), *other]
     True
     """
