@@ -96,7 +96,8 @@ def test_the_log_is_looked_at_often_only_while_nothing_is_handled(served):
     looks, consumptions = [], []
 
     def is_hurried(consumption):
-        return consumption._consumer.connection.channel in consumption._consumer.connection.channel._rounds._eager
+        reader = consumption._consumer.connection.channel._rounds
+        return reader in reader._bundle_log._eager
 
     def handle(messages, delivery):
         assert eventually(lambda: consumptions)
