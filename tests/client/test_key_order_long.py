@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client.subscribing import subscription
 from pulsar_spark.protocol.subscriptions.permits import Permits
 from pulsar_spark.storage.topics.topics import create_topic
 
@@ -153,7 +152,7 @@ def publish(client, ledger: Ledger, dice: random.Random) -> None:
 def test_each_key_comes_in_order_whatever_happens(client, broker, service_url, monkeypatch, queue_size, keys):
     dice, ledger = random.Random(SEED), Ledger(keys)
     shrinking = random.Random(SEED)
-    monkeypatch.setattr(subscription, "_WATCH_SECONDS", 0.05)
+    monkeypatch.setattr("pulsar_spark.client.receiving.queue_watch.WATCH_SECONDS", 0.05)
     monkeypatch.setattr(Permits, "may_shrink", True)
     # What is given back is asked for again: the queue stays as large as it is.
     monkeypatch.setattr(Permits, "too_many", lambda self, queued: shrinking.randrange(queued + 1))
