@@ -6,7 +6,7 @@ stores the result and computes none of it again.
 
 | entry fact | semantics | decided in |
 |---|---|---|
-| which entries are acknowledged | 3.11, 3.12, 3.16 | acknowledge.fold_requests |
+| which entries are acknowledged | 3.11, 3.12, 3.16 | acknowledge.apply_acknowledgements |
 | which entries come back, and when | 2.12, 2.19, 4.15, 4.16, 4.21 | redelivery.give_back |
 | which entries are dead | 4.26, 4.27 | redelivery.give_back |
 | which consumers and subscriptions are blocked | 4.4, 4.5 | blocked.find_blocked |

@@ -51,15 +51,15 @@ def _judge(segments: DataFrame) -> DataFrame:
     """Mark each segment: whether it comes back, whether that counts, whether it dies, and whether it is delayed."""
     whole_cursor = Window.partitionBy("cursor")
     is_pending = F.col("status") == PENDING
-    is_named = is_pending & (F.col("back.consumer_id") == F.col("consumer_id"))
-    due_time = F.when(is_named, F.col("back.due_time")).otherwise(F.col("due_time"))
+    is_named = is_pending & F.col("return_time").isNotNull()
+    due_time = F.when(is_named, F.col("return_time")).otherwise(F.col("due_time"))
     spread = segments.select(
         "*", F.max("limits").over(whole_cursor).alias("cursor_limits"), due_time.alias("new_due_time")
     ).drop("limits", "due_time")
     timed = spread.withColumnsRenamed({"cursor_limits": "limits", "new_due_time": "due_time"})
     is_requested = _is_true(F.array_contains("limits.redelivered", F.col("consumer_id")))
     has_fallen_due = _is_true(F.col("due_time") <= F.col("limits.now"))
-    is_unseen = _is_true(is_named & F.col("back.is_unseen"))
+    is_unseen = _is_true(is_named & F.col("is_unseen"))
     counted = timed.select(
         "*",
         _is_true(is_pending & (is_requested | has_fallen_due)).alias("is_returned"),

@@ -1,7 +1,7 @@
 """The plans of a round: transforms wired together, still lazy.
 
 Acknowledge and give back, find who is blocked, offer, line up, deal, sum up: each step needs the previous one's result
-for the whole cursor. Plans for rounds that only acknowledge leave out steps without input.
+for the whole cursor. The plan for rounds that only acknowledge leaves out steps without input.
 """
 
 from collections.abc import Callable
@@ -12,23 +12,12 @@ from pyspark.sql import DataFrame
 
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING
 from pulsar_spark.transforms.account import count_given, take_account
-from pulsar_spark.transforms.acknowledge import fold_requests
+from pulsar_spark.transforms.acknowledge import apply_acknowledgements
 from pulsar_spark.transforms.blocked import find_blocked
 from pulsar_spark.transforms.deal import deal_nothing, deal_out
 from pulsar_spark.transforms.offer import offer_candidates
 from pulsar_spark.transforms.redelivery import give_back
 from pulsar_spark.transforms.turns import line_up
-
-_ENTRY = ("status", "consumer_id", "delivery_round", "redelivery_count", "batch_size")
-_WHOLE = {
-    "cursor": ("limit", "unacked_elsewhere", "is_blocked"),
-    "range": _ENTRY,
-    "ack": (),
-    "consumer": ("consumer_id", "lap", "permits", "limit", "unacked_elsewhere", "is_blocked"),
-}
-"""Columns needed when no entry is partly acknowledged."""
-ACKNOWLEDGING = _WHOLE | {"range": (*_ENTRY, "ack_set"), "ack_set": ("ack_set",)}
-"""The kinds of rows in a round that only acknowledges, and their columns beside the positions."""
 
 Plan = Callable[[DataFrame], DataFrame]
 """From rows of a round's inputs to rows of its result."""
@@ -41,36 +30,30 @@ def plan_round(inputs: DataFrame) -> DataFrame:
 
     No step joins or reads twice, so the plan can run again after its leaf's rows have changed.
     """
-    segments = find_blocked(give_back(fold_requests(inputs)))
+    segments = find_blocked(give_back(apply_acknowledgements(inputs)))
     return take_account(count_given(deal_out(line_up(offer_candidates(segments)))))
 
 
 def plan_acknowledgements(inputs: DataFrame) -> DataFrame:
     """The plan for *inputs* that :func:`only_acknowledges`."""
-    return take_account(deal_nothing(find_blocked(fold_requests(inputs, kinds=ACKNOWLEDGING))))
-
-
-def plan_whole_acknowledgements(inputs: DataFrame) -> DataFrame:
-    """The plan for such *inputs* in which no entry is partly acknowledged."""
-    return take_account(deal_nothing(find_blocked(fold_requests(inputs, kinds=_WHOLE))))
+    return take_account(deal_nothing(find_blocked(apply_acknowledgements(inputs))))
 
 
 def plan_for(rows: pa.Table) -> Plan:
     """The shortest plan for the input *rows*."""
-    if not only_acknowledges(rows):
-        return plan_round
-    return plan_whole_acknowledgements if rows["ack_set"].null_count == rows.num_rows else plan_acknowledgements
+    return plan_acknowledgements if only_acknowledges(rows) else plan_round
 
 
-PLANS = (plan_round, plan_acknowledgements, plan_whole_acknowledgements)
+PLANS = (plan_round, plan_acknowledgements)
 
 
 def only_acknowledges(rows: pa.Table) -> bool:
     """Whether nothing in the input *rows* can come back (pending with a due time) or go out (replay)."""
-    if not set(pc.unique(rows["kind"]).to_pylist()) <= ACKNOWLEDGING.keys():
-        return False
+    times = (rows["due_time"], rows["return_time"])
+    stays = pc.is_in(rows["status"], _STAYING)
+    is_still = pc.or_(pc.fill_null(rows["is_acked"], False), pc.or_(stays, pc.is_null(rows["status"])))
     return (
-        rows["due_time"].null_count == rows.num_rows
-        and pc.all(pc.is_in(rows["status"].drop_null(), _STAYING), min_count=0).as_py()
+        all(column.null_count == rows.num_rows for column in times)
+        and pc.all(is_still, min_count=0).as_py()
         and not any(pc.any(pc.greater(pc.list_value_length(rows[name]), 0)).as_py() for name in ("left", "redelivered"))
     )

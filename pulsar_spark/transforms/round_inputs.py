@@ -48,18 +48,10 @@ KINDS = {
         "now",
         "wall",
     ),
-    # first..last of the cursor's state in one status, in its line
-    "range": (*STATE, "line", "is_held"),
-    # first..last are acknowledged
-    "ack": ("first", "last"),
-    # of entry first (= last) only the indexes in ack_set stay unacknowledged
-    "ack_set": ("first", "last", "ack_set"),
-    # first..last, pending at the consumer, come back at due_time, uncounted if is_unseen (null: no); ranges do not
-    # overlap
-    "return": ("first", "last", "consumer_id", "due_time", "is_unseen"),
-    # first..last were never delivered; batch_size messages each; on Shared and Key_Shared not before due_time. Entries
-    # whose time has come precede those without one.
-    "unread": ("first", "last", "batch_size", "due_time", "line", "is_held"),
+    # Entries first..last in one status and line (unread: never delivered; on Shared, Key_Shared not before due_time).
+    # Requests acknowledge them (is_acked; null: no), or leave only the indexes in left_of_batch unacknowledged, or give
+    # them back, by their consumer, until return_time, uncounted if is_unseen (null: no). Ranges do not overlap.
+    "range": (*STATE, "line", "is_held", "is_acked", "left_of_batch", "return_time", "is_unseen"),
     # One lap of a consumer's turn, in order of first (= last): see protocol.subscriptions.shared. All first of a cursor
     # differ, across lines too. A consumer that may get nothing has a lap with null peers, so that the plan reports
     # whether it is blocked.
@@ -103,6 +95,9 @@ _TYPES = {
     "wall": pa.int64(),
     "line": pa.string(),
     "is_held": pa.bool_(),
+    "is_acked": pa.bool_(),
+    "left_of_batch": pa.list_(pa.int64()),
+    "return_time": pa.int64(),
     "is_unseen": pa.bool_(),
 }
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 from pulsar_spark.broker.planning.work import Rows, Work
-from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from tests.benchmarks.bench import Bench, in_turns
 from tests.benchmarks.figures import SECONDS, Budget, Figure
 from tests.support.plain_planner import PlainPlanner
@@ -61,7 +61,8 @@ def one_cursor(rows: Rows, cursor: int, ranges: int) -> None:
     nobody = dict(is_single_active=False, max_redeliver_count=0, left=[], redelivered=[])
     now = dict(round=7, now=NOW, wall=NOW, read_position=ranges)
     rows.add("cursor", cursor, first=0, last=0, **nobody, **no_limit, **now)
-    rows.extend("range", cursor, [Range(at, at, PENDING, "c", 3 + at % 2, 0, None, None, 1) for at in range(ranges)])
-    rows.extend("return", cursor, [(at, at, "c", NOW - 5) for at in range(0, ranges, 2)])
+    for at in range(ranges):
+        known = (at, at, PENDING, "c", 3 + at % 2, 0, None, None, 1, None, None)
+        rows.extend("range", cursor, [known if at % 2 else (*known, None, None, NOW - 5)])
     for lap in (0, 1):
         rows.add("consumer", cursor, first=lap, last=lap, consumer_id="c", lap=lap, peers=1, **no_limit)

@@ -2,13 +2,11 @@
 
 import threading
 
-import pytest
-
 from pulsar_spark.broker.planning import planner as planner_module
 from pulsar_spark.broker.planning.planner import Planner
 from pulsar_spark.broker.planning.work import Rows, Work
-from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
-from pulsar_spark.transforms.round import PLANS, plan_acknowledgements, plan_for, plan_whole_acknowledgements
+from pulsar_spark.protocol.acknowledgement.cursor import PENDING, UNREAD
+from pulsar_spark.transforms.round import PLANS, plan_acknowledgements, plan_for
 from pulsar_spark.transforms.round_inputs import RESULT
 from tests.benchmarks.plan_twin import NOW, one_cursor
 from tests.support.plain_planner import PlainPlanner, by_position
@@ -54,19 +52,19 @@ def test_the_first_large_round_has_the_compiled_plans_prepared(monkeypatch, tmp_
     assert compiled.wait(60)
 
 
-@pytest.mark.parametrize(
-    "left_of_batches, plan", [([(13, 13, [1]), (14, 14, [])], plan_acknowledgements), ([], plan_whole_acknowledgements)]
-)
-def test_work_that_only_acknowledges_is_planned_by_a_shorter_plan(spark, left_of_batches, plan):
+def test_work_that_only_acknowledges_is_planned_by_a_shorter_plan(spark):
     limits = dict(limit=9, unacked_elsewhere=0, is_blocked=True, permits=5)
     nobody = dict(is_single_active=False, max_redeliver_count=1, left=[], redelivered=[], read_position=20)
     rows = Rows()
     rows.add("cursor", 0, first=0, last=0, round=7, now=NOW, wall=NOW, **nobody, **limits)
-    rows.extend("range", 0, [Range(at, at + 4, PENDING, "c", 3, 0, None, None, 2) for at in range(0, 20, 5)])
-    rows.extend("ack", 0, [(0, 6), (8, 12), (19, 25)])
-    rows.extend("ack_set", 0, left_of_batches)
+    pending = dict(status=PENDING, consumer_id="c", delivery_round=3, redelivery_count=0, batch_size=2)
+    rows.add("range", 0, first=0, last=6, is_acked=True, **pending)
+    rows.add("range", 0, first=7, last=12, **pending)
+    rows.add("range", 0, first=13, last=13, left_of_batch=[1], **pending)
+    rows.add("range", 0, first=14, last=14, left_of_batch=[], **pending)
+    rows.add("range", 0, first=15, last=25, is_acked=True, status=UNREAD)
     rows.add("consumer", 0, first=0, last=0, consumer_id="c", lap=0, peers=1, **limits)
     work = Work(rows.table(), ["c"], [])
     (found,), (expected,) = planner_of(spark).run(work), PlainPlanner().run(work)
     assert (by_position(found.ranges), found[1:]) == (by_position(expected.ranges), expected[1:])
-    assert plan_for(work.rows) is plan
+    assert plan_for(work.rows) is plan_acknowledgements

@@ -59,7 +59,7 @@ def test_what_waits_has_one_code_and_what_came_due_is_one_row_of_the_plan(engine
     monkeypatch.setattr(engine.rounds, "plan", lambda work: works.append(work) or plan(work))
     due = engine.round([], START + 1_000)
     assert sorted(positions(due)) == list(range(2, 300, 3))
-    assert works[0].rows["kind"].to_pylist() == ["cursor", "unread", "consumer", "consumer"]
+    assert works[0].rows["kind"].to_pylist() == ["cursor", "range", "consumer", "consumer"]
     engine.round([ON.ack(position) for position in positions(due)], START + 1_001)
     assert (cursor.mark_delete, cursor.entries.counts[WAITING_CODE]) == (0, 100)
     rest = engine.round([], START + 2_000)

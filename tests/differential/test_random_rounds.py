@@ -14,9 +14,10 @@ import pyarrow as pa
 from pulsar_spark.broker.planning.work import Outcome, Work
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY
-from pulsar_spark.transforms.round import ACKNOWLEDGING
+from pulsar_spark.transforms.round import only_acknowledges
 from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.differential.twins import assert_spark_plans
+from tests.support.group_rows import grouped
 from tests.support.plain_planner import UNREAD, PlainPlanner
 from tests.transforms import rows as drawn
 
@@ -41,9 +42,9 @@ def test_on_key_shared_nobody_is_given_an_entry_of_another_line_or_one_that_is_h
     for number in range(CURSORS):
         rows, outcome = planned_without_spark(Random(f"{SEED} {number}"), KEY_SHARED)
         offered_to = {
-            at: None if row["is_held"] else row["line"]
+            at: None if row.get("is_held") else row.get("line")
             for row in rows
-            if row["kind"] in ("range", "unread")
+            if row["kind"] == "range"
             for at in range(row["first"], row["last"] + 1)
         }
         for each in outcome.ranges:
@@ -62,9 +63,11 @@ def planned_without_spark(
         rows = [
             row | {name: value for name, value in nobody.items() if name in row}
             for row in rows
-            if row["kind"] in ACKNOWLEDGING and row.get("status") in (None, PENDING, ACKNOWLEDGED)
+            if row["kind"] not in ("unread", "return") and row.get("status") in (None, PENDING, ACKNOWLEDGED)
         ]
+    rows = grouped(rows)
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    assert only_acknowledges(table) or not is_still
     return rows, PlainPlanner().run(Work(table, [None], []))[0]
 
 

@@ -45,27 +45,15 @@ def by_position(ranges: Iterable[Range]) -> dict[int, Range]:
 def _plan(rows: list[dict]) -> Outcome:
     limits = next(row for row in rows if row["kind"] == "cursor")
     entries: dict[int, Range] = {}
-    for row in _of(rows, "unread"):
-        _put(
-            entries,
-            Range(
-                row["first"],
-                row["last"],
-                UNREAD,
-                redelivery_count=0,
-                due_time=row.get("due_time"),
-                batch_size=row["batch_size"],
-            ),
-        )
     for row in _of(rows, "range"):
-        _put(entries, Range(**{name: row[name] for name in STATE}))
-    for row in _of(rows, "ack"):
-        _put(entries, Range(row["first"], row["last"], ACKNOWLEDGED))
-    for row in _of(rows, "ack_set"):
-        _acknowledge_batch(entries, row)
+        entry = Range(**{name: row[name] for name in STATE})
+        entry = entry if entry.status == ACKNOWLEDGED else entry._replace(redelivery_count=entry.redelivery_count or 0)
+        _put(entries, Range(*entry[:2], ACKNOWLEDGED) if row["is_acked"] else entry)
+        if row["left_of_batch"] is not None:
+            _acknowledge_batch(entries, row)
     _give_back(entries, rows, limits)
     places = defaultdict(lambda: Place(None, False))
-    for row in _of(rows, "unread") + _of(rows, "range"):
+    for row in _of(rows, "range"):
         for position in range(row["first"], row["last"] + 1):
             places[position] = Place(row.get("line"), bool(row.get("is_held")))
     consumers, is_blocked = _hand_out(entries, places, rows, limits)
@@ -104,25 +92,25 @@ def _put(entries: dict[int, Range], several: Range) -> None:
 
 
 def _acknowledge_batch(entries: dict[int, Range], row: dict) -> None:
-    entry = entries.get(row["first"])
-    if entry is None or entry.status == ACKNOWLEDGED:
+    entry = entries[row["first"]]
+    if entry.status == ACKNOWLEDGED:
         return
-    if ack_sets.is_empty(row["ack_set"]):
+    if ack_sets.is_empty(row["left_of_batch"]):
         entries[entry.first] = Range(entry.first, entry.first, ACKNOWLEDGED)
     else:
         entries[entry.first] = entry._replace(
-            ack_set=tuple(row["ack_set"]), status=REPLAY if entry.status == UNREAD else entry.status
+            ack_set=tuple(row["left_of_batch"]), status=REPLAY if entry.status == UNREAD else entry.status
         )
 
 
 def _give_back(entries: dict[int, Range], rows: list[dict], limits: dict) -> None:
     now, most, unseen = limits["now"], limits["max_redeliver_count"], set()
-    for row in _of(rows, "return"):
-        for position in range(row["first"], row["last"] + 1):
-            entry = entries.get(position)
-            if entry and entry.status == PENDING and entry.consumer_id == row["consumer_id"]:
-                entries[position] = entry._replace(due_time=row["due_time"])
-                unseen.update([position] if row.get("is_unseen") else [])
+    for row in _of(rows, "range"):
+        for position in range(row["first"], row["last"] + 1) if row["return_time"] is not None else ():
+            entry = entries[position]
+            if entry.status == PENDING:
+                entries[position] = entry._replace(due_time=row["return_time"])
+                unseen.update([position] if row["is_unseen"] else [])
     pending = {position: entry for position, entry in entries.items() if entry.status == PENDING}
     asked_for = {position for position, entry in pending.items() if entry.consumer_id in limits["redelivered"]}
     due = {position for position, entry in pending.items() if entry.due_time is not None and entry.due_time <= now}

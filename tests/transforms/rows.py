@@ -3,10 +3,11 @@
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pulsar_spark.transforms.acknowledge import fold_requests
+from pulsar_spark.transforms.acknowledge import apply_acknowledgements
 from pulsar_spark.transforms.blocked import find_blocked
 from pulsar_spark.transforms.redelivery import give_back
 from pulsar_spark.transforms.round_inputs import SCHEMA
+from tests.support.group_rows import grouped
 
 NOW, ROUND = 1_000, 7
 ENTRIES = (
@@ -18,7 +19,7 @@ COLUMNS = [column.split()[0] for column in ENTRIES.split(", ")]
 
 def inputs(spark: SparkSession, *rows: dict) -> DataFrame:
     """A round's one input frame."""
-    return spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=SCHEMA))
+    return spark.createDataFrame(pa.Table.from_pylist(grouped(rows), schema=SCHEMA))
 
 
 def limits(cursor: int, **columns) -> dict:
@@ -113,4 +114,4 @@ def entries_of(segments: DataFrame) -> DataFrame:
 
 def before_the_offer(spark: SparkSession, *rows: dict) -> DataFrame:
     """The segments of a round in which requests are folded in, what comes back is back, and who is blocked is said."""
-    return find_blocked(give_back(fold_requests(inputs(spark, *rows))))
+    return find_blocked(give_back(apply_acknowledgements(inputs(spark, *rows))))

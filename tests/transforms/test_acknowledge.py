@@ -2,7 +2,7 @@
 
 from chispa import assert_df_equality
 
-from pulsar_spark.transforms.acknowledge import fold_requests
+from pulsar_spark.transforms.acknowledge import apply_acknowledgements
 from tests.transforms.rows import (
     ENTRIES,
     ack,
@@ -28,7 +28,7 @@ def test_what_is_acknowledged_and_what_stays(spark):
     2 given back       r  r  r
       acknowledged     x
     """
-    folded = fold_requests(
+    folded = apply_acknowledgements(
         inputs(
             spark,
             limits(1),
@@ -61,7 +61,7 @@ def test_what_is_acknowledged_and_what_stays(spark):
 def test_a_batch_keeps_what_is_left_of_it(spark):
     """Pending it stays pending, unread it waits to be delivered, with nothing left it is acknowledged; an entry that
     is acknowledged already stays so. The count stays while anything is left (0.20)."""
-    folded = fold_requests(
+    folded = apply_acknowledgements(
         inputs(
             spark,
             limits(1),

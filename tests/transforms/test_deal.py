@@ -1,6 +1,6 @@
 """Candidates dealt out over turns, and what is said of those who got nothing."""
 
-from pulsar_spark.transforms.acknowledge import fold_requests
+from pulsar_spark.transforms.acknowledge import apply_acknowledgements
 from pulsar_spark.transforms.blocked import find_blocked
 from pulsar_spark.transforms.deal import deal_nothing, deal_out
 from pulsar_spark.transforms.offer import offer_candidates
@@ -51,7 +51,7 @@ def test_a_line_is_dealt_out_to_its_own_consumer(spark):
 
 def test_where_nothing_is_on_offer_all_stays_and_everybody_is_told_so(spark):
     rows = [limits(1), *turns(1, a=5, b=0), pending(1, 0, 3), ack(1, 1, 1)]
-    found = deal_nothing(find_blocked(fold_requests(inputs(spark, *rows)))).orderBy("first").collect()
+    found = deal_nothing(find_blocked(apply_acknowledgements(inputs(spark, *rows)))).orderBy("first").collect()
     ranges = [(row["first"], row["last"], row["status"]) for row in found if row["fact"] is None]
     assert ranges == [(0, 0, "pending"), (1, 1, "acknowledged"), (2, 3, "pending")]
     said = {row["fact"]["consumer_id"]: row["fact"]["permits"] for row in found if row["fact"] is not None}

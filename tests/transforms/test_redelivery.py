@@ -2,7 +2,7 @@
 
 from chispa import assert_df_equality
 
-from pulsar_spark.transforms.acknowledge import fold_requests
+from pulsar_spark.transforms.acknowledge import apply_acknowledgements
 from pulsar_spark.transforms.redelivery import give_back
 from tests.transforms.rows import (
     ENTRIES,
@@ -20,7 +20,7 @@ from tests.transforms.rows import (
 
 
 def given_back(spark, *rows: dict):
-    return entries_of(give_back(fold_requests(inputs(spark, *rows))))
+    return entries_of(give_back(apply_acknowledgements(inputs(spark, *rows))))
 
 
 def test_who_holds_what_is_given_back_decides_and_when(spark):

@@ -5,14 +5,9 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_spark.transforms.round import (
-    only_acknowledges,
-    plan_acknowledgements,
-    plan_for,
-    plan_round,
-    plan_whole_acknowledgements,
-)
+from pulsar_spark.transforms.round import only_acknowledges, plan_acknowledgements, plan_for, plan_round
 from pulsar_spark.transforms.round_inputs import RESULT, SCHEMA
+from tests.support.group_rows import grouped
 from tests.transforms.rows import NOW, ROUND, ack, held, inputs, left_of_batch, limits, pending, returned, turns, unread
 
 
@@ -291,18 +286,14 @@ def test_a_round_that_only_acknowledges_is_planned_without_the_steps_that_have_n
     assert_df_equality(shorter, planned, ignore_row_order=True, ignore_nullable=True)
 
 
-def test_where_all_are_whole_entries_their_parts_are_not_asked_for_either(spark):
-    rows = [row for row in ACKNOWLEDGING if row.get("ack_set") is None]
-    planned = plan_round(inputs(spark, *rows))
-    assert planned.where("kind = 'range'").count() == 21
-    shortest = plan_whole_acknowledgements(inputs(spark, *rows))
-    assert_df_equality(shortest, planned, ignore_row_order=True, ignore_nullable=True)
+def table_of(*rows: dict) -> pa.Table:
+    return pa.Table.from_pylist(grouped(rows), schema=SCHEMA)
 
 
 @pytest.mark.parametrize(
     "others, plan",
     [
-        ([], plan_whole_acknowledgements),
+        ([], plan_acknowledgements),
         ([left_of_batch(2, 2)], plan_acknowledgements),
         ([pending(1, 40, 40, ack_set=[1])], plan_acknowledgements),
         ([unread(1, 30, 39)], plan_round),
@@ -310,7 +301,7 @@ def test_where_all_are_whole_entries_their_parts_are_not_asked_for_either(spark)
 )
 def test_a_round_has_the_shortest_plan_for_its_rows(others, plan):
     whole = [row for row in ACKNOWLEDGING if row.get("ack_set") is None]
-    assert plan_for(pa.Table.from_pylist([*whole, *others], schema=SCHEMA)) is plan
+    assert plan_for(table_of(*whole, *others)) is plan
 
 
 @pytest.mark.parametrize(
@@ -326,6 +317,6 @@ def test_a_round_has_the_shortest_plan_for_its_rows(others, plan):
     ids=lambda row: " ".join(str(row[name]) for name in ("kind", "status", "left", "redelivered") if row.get(name)),
 )
 def test_one_row_more_that_could_come_back_or_go_out_and_a_round_does_not_only_acknowledge(other):
-    assert only_acknowledges(pa.Table.from_pylist(ACKNOWLEDGING, schema=SCHEMA))
-    assert not only_acknowledges(pa.Table.from_pylist([*ACKNOWLEDGING, other], schema=SCHEMA))
+    assert only_acknowledges(table_of(*ACKNOWLEDGING))
+    assert not only_acknowledges(table_of(*ACKNOWLEDGING, other))
     assert only_acknowledges(SCHEMA.empty_table())

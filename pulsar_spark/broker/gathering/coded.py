@@ -6,6 +6,7 @@ by position. Neighbours that agree are one row of the plan.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,16 +16,31 @@ from pulsar_spark.broker.delays.waiting import to_wait
 from pulsar_spark.broker.gathering.coded_read import New, Read
 from pulsar_spark.broker.gathering.coded_work import CodedWork, Labelled, Listed, Stretch
 from pulsar_spark.broker.gathering.marks import NO_POSITIONS, Marks, Returned
-from pulsar_spark.broker.gathering.unread_run import UnreadRun
 from pulsar_spark.broker.gathering.unread_slices import deliver_time
-from pulsar_spark.broker.requests.drafts import CursorDraft, Return, RoundDraft
-from pulsar_spark.protocol.acknowledgement.cursor import REPLAY, Range
+from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.protocol.acknowledgement.cursor import REPLAY, UNREAD, Range
 from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded, inside
-from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, FIXED, PART_CODE, UNREAD_CODE, WAITING_CODE
+from pulsar_spark.protocol.entries.entry_codes import (
+    ACKNOWLEDGED_CODE,
+    FIXED,
+    PART_CODE,
+    UNREAD_CODE,
+    WAITING_CODE,
+    EntryState,
+)
 from pulsar_spark.storage.delay_index.delayed import NONE_DUE, Due, in_order
 
 ONE_BY_ONE = 1 << 18
 """Acknowledged entries up to which they are looked at one by one; of more, whole stretches are counted."""
+
+
+class Requested(NamedTuple):
+    """What requests do to the entries of a row: columns of a range of the plan."""
+
+    is_acked: bool | None = None
+    left_of_batch: tuple[int, ...] | None = None
+    return_time: int | None = None
+    is_unseen: bool | None = None
 
 
 class Coded:
@@ -37,12 +53,8 @@ class Coded:
         self._parts: list[Stretch | Listed | Labelled] = []
         self._places = 0
         self.planned: list[Range] = []
-        self.acks: list[tuple[int, int]] = []
-        self.ack_sets: list[tuple[int, int, tuple[int, ...]]] = []
-        self.returns: list[Return] = []
         self.rows: list[tuple] = []
-        """Of :attr:`planned`, the columns of a range of the plan."""
-        self.new: list[UnreadRun] = []
+        """The ranges of the plan, by their columns: those of :attr:`planned`, and entries that were never delivered."""
         self.first_new = 0
         self._due = NONE_DUE
         """Entries whose deliver time has come and that may be dealt, by it."""
@@ -87,23 +99,20 @@ class Coded:
     # What is acknowledged
 
     def _add_acknowledged(self) -> None:
-        first = self._places
         entries = sum(last - first + 1 for first, last in self.marks.acked)
         if 0 < entries <= ONE_BY_ONE:
-            self._add_by_code(expanded(*as_array(self.marks.acked)))
+            self._add_by_code(expanded(*as_array(self.marks.acked)), is_acked=True)
         else:
             for span in self.marks.acked:
                 for code in (UNREAD_CODE, *self.marks.known):
-                    self._add_stretch(code, *span)
+                    self._add_stretch(code, *span, is_acked=True)
         for code, spans in self.marks.answered.items():
             for span in spans:
                 if any(first <= span[1] and last >= span[0] for first, last in self.marks.acked):
                     positions = self._entries.where([code], *span)
-                    self._add_by_code(positions[~inside(positions, self.marks.acked)])
+                    self._add_by_code(positions[~inside(positions, self.marks.acked)], is_acked=True)
                 else:
-                    self._add_stretch(code, *span)
-        if self._places > first:
-            self.acks.append((first, self._places - 1))
+                    self._add_stretch(code, *span, is_acked=True)
 
     # What is known, and comes back or not
 
@@ -154,12 +163,8 @@ class Coded:
         for begin, end in zip(starts, [*starts[1:], len(order)]):
             positions = returned.positions[order[begin:end]]
             code, due, is_unseen = (int(column[begin]) for column in columns)
-            self._add_return(self._places, self._places + len(positions) - 1, code, due, bool(is_unseen))
-            self._add_range(code, len(positions))
+            self._add_range(code, len(positions), Requested(return_time=due, is_unseen=bool(is_unseen)))
             self._add_part(Listed(positions))
-
-    def _add_return(self, first: int, last: int, code: int, due: int, is_unseen: bool) -> None:
-        self.returns.append(Return(first, last, self.marks.pending[code].consumer_id, due, is_unseen))
 
     def _offered(self) -> np.ndarray:
         """Where the entries lie that may be delivered again now and wait for no time, as many as permits allow; sets
@@ -219,17 +224,16 @@ class Coded:
         starts = _starts(codes, dues, unseen.astype(np.int64), runs, sizes)
         for begin, end in zip(starts, [*starts[1:], len(positions)]):
             code, places = int(codes[begin]), (first + begin, first + end - 1)
-            self._add_row(code, *places)
+            left = self._changes.ack_sets[int(positions[begin])] if is_apart[begin] else None
+            requested = Requested(left_of_batch=left)
             if is_back[begin]:
-                self._add_return(*places, code, int(dues[begin]), bool(unseen[begin]))
-            if is_apart[begin]:
-                self.ack_sets.append((*places, self._changes.ack_sets[int(positions[begin])]))
+                requested = requested._replace(return_time=int(dues[begin]), is_unseen=bool(unseen[begin]))
             if code not in (UNREAD_CODE, WAITING_CODE):
-                continue
-            if times is not None:
-                self.new.append(UnreadRun(*places, int(sizes[begin]), int(times[begin]), *self._line))
+                self._add_row(code, *places, requested)
+            elif times is not None:
+                self._add_unread_row(*places, int(sizes[begin]), int(times[begin]), requested)
             else:
-                self.new.append(self._never_delivered(int(positions[begin]), places[0]))
+                self._add_unread_row(*places, *self._never_delivered(int(positions[begin])), requested)
 
     def _codes_at(self, positions: np.ndarray) -> np.ndarray:
         """The codes of the entries at *positions*, in any order."""
@@ -238,14 +242,14 @@ class Coded:
         codes[order] = self._entries.at(positions[order])
         return codes
 
-    def _never_delivered(self, position: int, place: int) -> UnreadRun:
-        """An entry that is acknowledged in part before it was delivered. A deliver time that has come is none, unless
-        the entry waited."""
+    def _never_delivered(self, position: int) -> tuple[int, int | None]:
+        """The batch size and deliver time of an entry that is acknowledged in part before it was delivered. A deliver
+        time that has come is none, unless the entry waited."""
         due, waits = deliver_time(self._bundle, self._cursor, position), False
         if due is not None and self._cursor.dues is not None:
             waits = bool(to_wait(self._bundle, self._cursor, np.array([position]), self._draft.wall)[0])
         due = None if (due or 0) <= self._draft.wall and not waits else due
-        return UnreadRun(place, place, self._bundle.batch_size(self._cursor, position), due, *self._line)
+        return self._bundle.batch_size(self._cursor, position), due
 
     def _in_dealing_order(self, may_go: np.ndarray, new: list[New]) -> Iterable[np.ndarray | Due | New]:
         """What may come again, what has come due, and what was never delivered: on Exclusive and Failover by
@@ -266,39 +270,46 @@ class Coded:
 
     # Places
 
-    def _add_by_code(self, positions: np.ndarray) -> None:
+    def _add_by_code(self, positions: np.ndarray, *, is_acked: bool = False) -> None:
         """Add entries at *positions*, which ascend, that are not acknowledged yet, code by code."""
         codes = self._entries.at(positions)
         positions, codes = positions[codes != ACKNOWLEDGED_CODE], codes[codes != ACKNOWLEDGED_CODE]
         if len(codes) and (codes == codes[0]).all():
-            self._add_range(int(codes[0]), len(codes))
+            self._add_range(int(codes[0]), len(codes), Requested(is_acked))
             self._add_part(Listed(positions))
             return
         order = np.argsort(codes, kind="stable")
         starts = _starts(codes[order])
         for begin, end in zip(starts, [*starts[1:], len(order)]):
-            self._add_range(int(codes[order[begin]]), end - begin)
+            self._add_range(int(codes[order[begin]]), end - begin, Requested(is_acked))
             self._add_part(Listed(positions[order[begin:end]]))
 
-    def _add_stretch(self, code: int, first: int, last: int) -> None:
+    def _add_stretch(self, code: int, first: int, last: int, *, is_acked: bool = False) -> None:
         """Add the entries *first*..*last* that have a code."""
         places = self._entries.count([code], first, last)
         if places:
-            self._add_range(code, places)
+            self._add_range(code, places, Requested(is_acked))
             self._add_part(Stretch(places, first, last, code))
 
-    def _add_range(self, code: int, places: int) -> None:
-        self._add_row(code, self._places, self._places + places - 1)
+    def _add_range(self, code: int, places: int, requested: "Requested") -> None:
+        self._add_row(code, self._places, self._places + places - 1, requested)
 
-    def _add_row(self, code: int, first: int, last: int) -> None:
+    def _add_row(self, code: int, first: int, last: int, requested: "Requested") -> None:
         if code >= len(FIXED):
             state = self._entries.codes.state(code)
             self.planned.append(Range(first, last, *state))
-            self.rows.append((first, last, *state, *self._line))
+            self.rows.append((first, last, *state, *self._line, *requested))
+        elif requested.is_acked:
+            self._add_unread_row(first, last, None, None, requested)
+
+    def _add_unread_row(self, first: int, last: int, size: int | None, due: int | None, requested: "Requested") -> None:
+        state = EntryState(UNREAD, due_time=due, batch_size=size)
+        self.rows.append((first, last, *state, *self._line, *requested))
 
     def _add_new(self, new: New) -> None:
-        places = self._places, self._places + new.part.places - 1
-        self.new.append(UnreadRun(*places, new.batch_size, new.due_time, *self._line))
+        self._add_unread_row(
+            self._places, self._places + new.part.places - 1, new.batch_size, new.due_time, Requested()
+        )
         self._add_part(new.part)
 
     def _add_part(self, part: Stretch | Listed | Labelled) -> None:

@@ -60,10 +60,6 @@ class _Gathering:
         elsewhere = _unacked_elsewhere(cursor.unacked, work.planned)
         number = self._begin(changes, takers, work, elsewhere, coded.first_new)
         self.rows.extend("range", number, coded.rows)
-        self.rows.extend("ack", number, coded.acks)
-        self.rows.extend("ack_set", number, coded.ack_sets)
-        self.rows.extend("return", number, coded.returns)
-        self.rows.extend("unread", number, coded.new)
 
     def _begin(
         self, changes: CursorDraft, takers: list[Consumer], affected: CodedWork, elsewhere: Counter, read_position: int

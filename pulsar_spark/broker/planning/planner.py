@@ -26,7 +26,7 @@ from pulsar_spark.storage.delta.python_rows import uncollected, values_of
 from pulsar_spark.storage.session import local_frame, side_session
 from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.storage.store.padded import replace_padded, to_parquet
-from pulsar_spark.transforms.round import PLANS, Plan, plan_for, plan_round, plan_whole_acknowledgements
+from pulsar_spark.transforms.round import PLANS, Plan, plan_for
 from pulsar_spark.transforms.round_inputs import SCHEMA, STATE
 
 LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)
@@ -38,7 +38,6 @@ COMPILED_FROM = 4_000
 """Rows from which a compiled plan is quicker than an interpreted one. Few rounds have as many: those of a thousand
 subscriptions, or of as many partly acknowledged batches."""
 
-AT_START = (plan_round, plan_whole_acknowledgements)
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 _COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
 log = logging.getLogger(__name__)
@@ -64,7 +63,7 @@ class Planner:
 
     def warm_up(self) -> None:
         """Build and run the small plans that a start needs."""
-        self._interpreted.warm_up(AT_START)
+        self._interpreted.warm_up(PLANS)
 
     def _compile_soon(self) -> None:
         if not self._is_compiling.locked():
