@@ -1,2 +1,2 @@
 """Functions from DataFrames to DataFrames, without reads, writes, actions, clock or randomness: the steps of a round's
-plan, and operations on intervals of positions."""
+plan, and operations on messages."""
