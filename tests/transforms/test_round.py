@@ -116,7 +116,7 @@ def test_candidates_are_dealt_out_over_consumers_in_line(spark):
             *(whole(5, 2, 2), consumer(5, "a", 0, 2, 2)),
             *(whole(6, 2, 2), consumer(6, "a", 0, 2, 2)),
             *(whole(7, 1, 1), consumer(7, "a", 0, 1, 1)),
-            *(whole(8, 5, 2, blocked=True), consumer(8, "a", 0, 5, 2)),
+            *(whole(8, 5, 1, blocked=True), consumer(8, "a", 0, 5, 1)),
             given(1, 0, 34, "a"),
             given(1, 35, 44, "b"),
             given(1, 45, 69, "a"),
