@@ -292,7 +292,7 @@ def test_bad_letters_among_many_are_found_by_halves(engine, monkeypatch):
         return made(order, properties, message_id) + ([("number", 5)] if message_id.entry_id() in (5, 40) else [])
 
     def counted(blocks, *rest):
-        tried.append(sum(block.count for block in blocks))
+        tried.append(sum(block.number for block in blocks))
         return make_rows(blocks, *rest)
 
     with monkeypatch.context() as patch:

@@ -22,7 +22,6 @@ from pulsar_spark.errors import (
     LogShortened,
     ProducerBlockedQuotaExceededException,
 )
-from pulsar_spark.frames.deliveries.delivery import Delivery
 from pulsar_spark.frames.sinks.sent_history import History
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
@@ -166,7 +165,7 @@ def test_rounds_that_delivered_what_is_out_still_stay(engine):
     assert keep(engine, history_seconds=0)["rows_removed"] == N, "the requests"
     history = History(engine.layout, engine.topic_ids[TOPIC], "s")
     history.read_up_to(N)
-    found = history.overlapping(-1, [(0, 99)], Delivery(TOPIC, engine.topic_ids[TOPIC], "s", "B", 0, ()))
+    found = history.overlapping(-1, [(0, 99)], "B")
     assert found.rounds.tolist() == list(range(1, N + 1))
 
 
@@ -183,7 +182,7 @@ def test_rounds_that_delivered_what_was_given_back_since_stay(engine, goes_to_an
     assert pc.min(rounds).as_py() == 2, "what round 1 delivered is deleted"
     history = History(engine.layout, engine.topic_ids[TOPIC], "s")
     history.read_up_to(engine.rounds.bundle.round)
-    found = history.overlapping(-1, [(0, 99)], Delivery(TOPIC, engine.topic_ids[TOPIC], "s", "B", 0, ()))
+    found = history.overlapping(-1, [(0, 99)], "B")
     assert found.rounds.tolist() == list(range(2, N + 1))
 
 
@@ -193,7 +192,7 @@ def test_what_was_delivered_is_known_though_the_log_was_shortened_meanwhile(engi
     keep(engine)
     for until in (5, N - 1, N):
         history.read_up_to(until)
-    found = history.overlapping(-1, [(0, 99)], Delivery(TOPIC, engine.topic_ids[TOPIC], "s", "B", 0, ()))
+    found = history.overlapping(-1, [(0, 99)], "B")
     assert sorted(found.rounds.tolist()) == list(range(1, N + 1))
 
 

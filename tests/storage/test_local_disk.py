@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "pulsar_spark"
-DOOR = {"storage/store/store", "storage/store/local_store", "storage/store/object_path"}
+DOOR = {"storage/store/store", "storage/store/local_store", "storage/store/object_path", "storage/store/root"}
 OF_THIS_MACHINE = {
     "broker/service/class_archive",
     "broker/planning/planner",
@@ -26,6 +26,7 @@ OF_THIS_MACHINE = {
     "demo/reminders",
     "demo/run",
     "documentation",
+    "frames/sinks/delta_sink",
     "storage/store/padded",
     "storage/session",
     "storage/spark/session_jars",
@@ -46,11 +47,13 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 
 def knows_the_disk(module: ast.Module) -> bool:
-    """Does it name ``Path``, ``shutil``, ``fcntl``, or what ``os`` does to files?"""
+    """Does it make a ``Path``, or name ``shutil``, ``fcntl``, or what ``os`` does to files? To ask whether something is
+    a ``Path`` is to ask where it lies."""
     for node in ast.walk(module):
-        if isinstance(node, ast.ImportFrom) and node.module == "pathlib":
-            return True
         if isinstance(node, ast.Import) and {name.name for name in node.names} & {"pathlib", "shutil", "fcntl"}:
+            return True
+        made = node.func if isinstance(node, ast.Call) else node.value if isinstance(node, ast.Attribute) else None
+        if isinstance(made, ast.Name) and made.id == "Path":
             return True
         if (
             isinstance(node, ast.Attribute)

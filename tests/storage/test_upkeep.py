@@ -12,7 +12,6 @@ from deltalake import DeltaTable
 import pulsar_spark as pulsar
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.errors import CorruptState, NotAllowedError
-from pulsar_spark.frames.deliveries.delivery import Delivery
 from pulsar_spark.frames.sinks.delta_sink import History
 from pulsar_spark.protocol.redelivery.letters import dead_letter_topic
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round, version_of_round
@@ -113,7 +112,7 @@ def test_what_was_delivered_is_known_by_round_whatever_lies_between(engine, step
     history = History(engine.layout, engine.topic_ids[TOPIC], "s")
     for seen, round_number in enumerate(steps):
         history.read_up_to(round_number)
-        found = history.overlapping(-1, [(0, 9)], Delivery(TOPIC, engine.topic_ids[TOPIC], "s", "B", 0, ()))
+        found = history.overlapping(-1, [(0, 9)], "B")
         assert sorted(zip(found.rounds.tolist(), found.firsts.tolist())) == [
             (number, number - 1) for number in range(1, max(steps[: seen + 1]) + 1)
         ]

@@ -1,7 +1,7 @@
 """A bundle in memory, after the latest round. It follows from committed tables (see load_bundle), so losing it costs
 only a reload."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -61,11 +61,11 @@ class Bundle(Topics):
         self.dues_dropped: dict[tuple[str, int], int] = {}
         """By topic partition: entries due until then are no longer in the delay index."""
 
-    def keep_waiting(self, requests: list[Request]) -> list[dict]:
+    def keep_waiting(self, requests: Sequence[Request]) -> list[dict]:
         """Keep these requests until the delay index is ready; returns rows for changes among those stored in a
         commit."""
         waited, waits = ({*places_of(each)} for each in (self.waiting_requests, requests))
-        self.waiting_requests = requests
+        self.waiting_requests = list(requests)
         rows = [waiting_request_row(*place, is_removed=True) for place in sorted(waited - waits)]
         return rows + [waiting_request_row(*place) for place in sorted(waits - waited)]
 

@@ -32,7 +32,7 @@ class Acknowledgements(RequestHandler):
         first, last = self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
         if is_true(request.properties, CANCEL):
-            return self._cancel(cursor, request)
+            return self._cancel(draft, request, first, last)
         if DELIVERY_ROUND in request.properties:
             delivered = number_of(request, DELIVERY_ROUND, least=0)
             consumer = self.consumer_of(request, cursor)
@@ -54,10 +54,9 @@ class Acknowledgements(RequestHandler):
         draft.ack_sets[first] = ack_sets.intersect(self.kept_ack_set(draft, first), request.ack_set)
         return None
 
-    def _cancel(self, cursor: Cursor, request: Request) -> str:
+    def _cancel(self, draft: CursorDraft, request: Request, first: int, last: int) -> str:
         """Acknowledge the named entries that wait for their deliver time; returns their number."""
-        draft = self.draft.of(cursor)
-        positions = self._waiting(draft, request)
+        positions = self._waiting(draft, request, first, last)
         for first, last in ranges_of(positions):
             draft.acks.add(first, last)
         return str(len(positions))
@@ -65,16 +64,16 @@ class Acknowledgements(RequestHandler):
     def reschedule(self, request: Request) -> str:
         """Give the named entries that wait for their deliver time another one; returns their number."""
         cursor = self.cursor_of(request)
-        self.check_range(cursor, request.first, request.last)
+        span = self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
         due_time = 1000 * number_of(request, DELIVER_AT_MS, most=MAX_MS)
-        positions = self._waiting(draft, request)
+        positions = self._waiting(draft, request, *span)
         if len(positions):
             reschedule(self.bundle, draft, positions, max(due_time, 0))
         return str(len(positions))
 
-    def _waiting(self, draft: CursorDraft, request: Request) -> np.ndarray:
-        positions = waiting(self.bundle, draft, request.first or 0, request.last or 0, self.draft.wall)
+    def _waiting(self, draft: CursorDraft, request: Request, first: int, last: int) -> np.ndarray:
+        positions = waiting(self.bundle, draft, first, last, self.draft.wall)
         if POSITIONS in request.properties:
             positions = positions[np.isin(positions, named_positions(request.properties[POSITIONS]))]
         return positions
