@@ -69,7 +69,7 @@ def topic(layout, clock):
     for age, ranges in zip((200, 30, 5), rounds):
         broker.commit_round(
             [{**common, "kind": "topic", "ledger_id": 2, "end_position": 12}, cursor, *consumers, page],
-            [PageRows(key, TOPIC, 0, ranges)],
+            [PageRows(key, TOPIC, None, ranges)],
             clock() - timedelta(seconds=age),
         )
     dead = create_topic(layout, f"{TOPIC}-s-DLQ")

@@ -12,6 +12,8 @@ from pulsar_spark.broker.committing.round_rows import PageRows
 from pulsar_spark.cli.administration import subscriptions
 from pulsar_spark.errors import SubscriptionNotFound
 from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.protocol.entries.entry_map import EntryMap
+from pulsar_spark.protocol.entries.entry_ranges import EntryRanges, put_ranges
 from pulsar_spark.protocol.keys.hash_ranges import Owners, owner
 from pulsar_spark.protocol.keys.selectors import AutoSplit, ConsistentHashing, Member, Sticky
 from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
@@ -83,10 +85,9 @@ def commit(
             for order, consumer_id in enumerate((A, B))
             if (own := [one for one in selector.owned() if one.consumer_id == consumer_id])
         ),
-        {**of_cursor, "kind": "page", "page": 0},
     ]  # fmt: skip
     double.commit_round(
-        facts, [PageRows(CursorKey(topic.topic_id, partition, "s"), TOPIC, 0, ranges)], START + timedelta(seconds=at)
+        facts, [PageRows(CursorKey(topic.topic_id, partition, "s"), TOPIC, None, ranges)], START + timedelta(seconds=at)
     )
 
 
@@ -189,7 +190,7 @@ def test_what_was_delivered_since_the_last_change_is_not_read(layout, double, mo
     assert stats(layout.root)["drainingHashesCount"] == 0 and read == []
     commit(double, topic, SPLIT, [pending(0, 1, A, 2), pending(2, 3, A, 3), pending(4, 7, B, 4)], at=14)
     assert draining_of(stats(layout.root))["a"] == {10: 1} and read == [(0, 1)]
-    commit(double, topic, SPLIT, [pending(0, 1, A, 2)], at=15, cursor={"round_time": None})
+    commit(double, topic, SPLIT, [pending(0, 1, A, 2), Range(2, 7, "acknowledged")], at=15, cursor={"round_time": None})
     assert draining_of(stats(layout.root))["a"] == {10: 1}, "rows of before say nothing of when"
 
 
@@ -206,7 +207,9 @@ def test_few_stretches_are_read_of_entries_far_apart(layout, monkeypatch):
     ranges = [pending(at, at, A) for at in (*range(0, 3000, 1000), 1_000_000, 1_000_001)]
     owners = Owners(SPLIT.owned(), SPLIT.axis)
     latest, key = LatestRows(), CursorKey("t", -1, "s")
-    latest.pages[key] = {0: ranges[::-1]}
+    latest.pages[key] = {None: EntryRanges(EntryMap())}
+    put_ranges(latest.pages[key][None].entries, ranges)
+    latest.pages[key][None].pass_to(-1)
     found = draining.draining_hashes(layout, "t", latest, key, owners, None)
     assert stretches == [(0, 2000), (1_000_000, 1_000_001)]
     assert [(one.hash, one.first, one.owner_id) for one in found] == [

@@ -50,10 +50,9 @@ def state(topic, partition, *, end, mark_delete, ranges=(), permits=10):
         "lease_time": LEASE,
         "msg_out_counter": 20,
     }
-    page = {**common, "kind": "page", "subscription": "s", "page": 0}
     key = CursorKey(topic.topic_id, partition, "s")
-    return [{**common, "kind": "topic", "ledger_id": 1, "end_position": end}, cursor, consumer, page], [
-        PageRows(key, TOPIC, 0, ranges)
+    return [{**common, "kind": "topic", "ledger_id": 1, "end_position": end}, cursor, consumer], [
+        PageRows(key, TOPIC, None, ranges)
     ]
 
 
