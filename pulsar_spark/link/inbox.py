@@ -78,7 +78,7 @@ class Subscriber(Protocol):
     def on_delivery(self, row: dict, requests_version: int) -> None:
         """Entries were delivered in a round that had read ``requests`` up to this version.
 
-        The row has ``positions`` (an array; for the due lane by due time) if it does not mean all entries from
+        The row has ``positions`` (an array; by due time for entries that came due) if it does not mean all entries from
         ``first`` to ``last``, else None.
         """
 

@@ -126,7 +126,7 @@ def test_the_package_configures_nothing_by_itself():
         "assert not logging.getLogger().handlers and not logging.getLogger('pulsar_spark').handlers"
     )
     done = subprocess.run(
-        [sys.executable, "-c", check], cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", check], cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
 

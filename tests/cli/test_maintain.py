@@ -85,7 +85,7 @@ def test_the_job_does_what_it_is_asked_for(engine):
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=300,
         )
         return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -250,7 +250,7 @@ def test_a_process_that_is_gone_has_let_go(lonely_client, service_url, mode):
         "client.create_producer('t', producer_name='next', access_mode=mode).send(b'x')\n"
         "os._exit(0)\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=os.environ)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300, env=os.environ)
     assert producer(lonely_client, "next", MODE.Exclusive).send(b"y").ledger_id() > 0
 
 

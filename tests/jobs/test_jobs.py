@@ -55,7 +55,7 @@ def test_a_job_says_how_it_is_used(job):
         [sys.executable, str(PROJECT / "jobs" / f"{job}.py"), "--help"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         env={**ENVIRONMENT, "PYTHONPATH": str(PROJECT)},
     )

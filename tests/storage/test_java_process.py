@@ -29,7 +29,7 @@ def started(monkeypatch) -> list[subprocess.Popen]:
     monkeypatch.setattr(java_process, "launch_gateway", launch)
     yield found
     for process in found:
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
 
 
 def say(process: subprocess.Popen, line: str) -> None:

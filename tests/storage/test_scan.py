@@ -63,7 +63,7 @@ def test_a_process_that_has_just_read_ends_well(table):
             cwd=PROJECT,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -1,5 +1,4 @@
-"""Deliver times of entries outside a due lane, as Arrow columns read without Spark (semantics 5.1). Such entries may
-still wait, if the clock was set back or an earlier release numbered them. A slice is equal for all subscriptions."""
+"""Unread entries with their deliver times, as Arrow columns read without Spark (semantics 5.1)."""
 
 import numpy as np
 import pyarrow as pa
@@ -47,8 +46,7 @@ def delayed_unread(bundle: Bundle, cursor: Cursor, first: int, last: int, wall: 
 
 
 def due_stretches(topic: TopicState, cursor: Cursor, first: int, last: int) -> pa.Table:
-    """The entries in *first*..*last* with a deliver time, as rows of :data:`UNREAD`; not of the due lane, and not lost
-    ones."""
+    """The entries in *first*..*last* with a deliver time, as rows of :data:`UNREAD`, without lost ones."""
     runs = topic.ledgers(cursor.key.partition).stretches(first, last)
     positions, of_run, times = _due_of(topic, cursor, runs)
     is_due = times != NO_TIME
@@ -57,7 +55,7 @@ def due_stretches(topic: TopicState, cursor: Cursor, first: int, last: int) -> p
 
 
 def _due_of(topic: TopicState, cursor: Cursor, runs: Stretches) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For entries of *runs* that may have deliver times: positions, run indexes, and times outside the due lane."""
+    """For entries of *runs* that may have deliver times: positions, run indexes, and times."""
     positions = expanded(runs.firsts[runs.has_delayed], runs.lasts[runs.has_delayed])
     of_run, times = runs.of(positions), topic.deliver_times(cursor.key.partition).at(positions)
     return positions, of_run, times

@@ -139,7 +139,7 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
 
 
 def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
-    """Entries after mark-delete with a deliver time, in order, without the due lane and parts of chunked messages.
+    """Entries after mark-delete with a deliver time, in order, without parts of chunked messages.
     Waiting entries have the time they wait for."""
     if last <= cursor.mark_delete:
         return
