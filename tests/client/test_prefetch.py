@@ -94,7 +94,7 @@ def test_a_consumer_alone_gives_nothing_back(client):
     publish(client, 6000)
     consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
     receive(consumer, 3000)
-    assert queues(consumer) > [1000] and not consumer._subscriptions[0]._is_watched
+    assert queues(consumer) > [1000] and not consumer._subscriptions[0]._queue_watch._is_watching
 
 
 @pytest.mark.parametrize("most", [6000, 1000])
