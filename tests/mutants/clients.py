@@ -119,8 +119,8 @@ MUTANTS = (
         "late-message-published",
         "a message is published after its send timeout",
         "client/sending/publisher.py",
-        "if entry.messages[0].deadline <= now]",
-        "if entry.messages[0].deadline <= 0]",
+        "entry.messages[0].deadline <= now else None",
+        "entry.messages[0].deadline <= 0 else None",
         "tests/client/test_producer.py::test_what_waits_for_its_turn_until_its_time_is_over_is_not_published",
     ),
     Mutant(

@@ -7,7 +7,7 @@ MUTANTS = (
         "ack-set-not-intersected",
         "the next acknowledgement of a batch forgets an earlier one of another of its messages",
         "broker/requests/acknowledgements.py",
-        "ack_sets.intersect(kept, request.ack_set)",
+        "ack_sets.intersect(self.kept_ack_set(draft, first), request.ack_set)",
         "ack_sets.trimmed(request.ack_set)",
         "tests/spec/acknowledgement/test_batches.py::test_case",
     ),

@@ -35,8 +35,8 @@ MUTANTS = (
         "later-requests-lost",
         "after a round failed, the requests that wait for a later round are lost",
         "broker/round/pipeline.py",
-        "[*intake.put_off, *inputs.later]",
-        "intake.put_off",
+        "bundle.keep_waiting([*inputs.later])",
+        "bundle.keep_waiting([])",
         "tests/broker/test_isolation.py::test_a_request_that_spoils_the_rows_of_its_round_is_found_among_many",
     ),
     Mutant(
@@ -131,8 +131,8 @@ MUTANTS = (
         "redelivery-counter-forgotten",
         "a restart forgets how many messages a subscription received again",
         "broker/bundle/load_bundle.py",
-        '        row["msg_redeliver_counter"] or 0,\n    )\n    said',
-        "        0,\n    )\n    said",
+        '        row["msg_redeliver_counter"] or 0,\n    )\n    properties',
+        "        0,\n    )\n    properties",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
     ),
     Mutant(
