@@ -62,8 +62,7 @@ class Bundle(Topics):
         """By topic partition: entries due until then are no longer in the delay index."""
 
     def keep_waiting(self, requests: Sequence[Request]) -> list[dict]:
-        """Keep these requests until the delay index is ready; returns rows for changes among those stored in a
-        commit."""
+        """Keep *requests* for a later round; returns rows that add and remove those stored in a commit."""
         waited, waits = ({*places_of(each)} for each in (self.waiting_requests, requests))
         self.waiting_requests = list(requests)
         rows = [waiting_request_row(*place, is_removed=True) for place in sorted(waited - waits)]
