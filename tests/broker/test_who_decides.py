@@ -63,9 +63,15 @@ def importers() -> dict[str, set[str]]:
     """The modules of ``broker`` and ``transforms`` that import each name of ``protocol``, other than for its type."""
     found = defaultdict(set)
     for path in sorted([*PACKAGE.glob("broker/**/*.py"), *PACKAGE.glob("transforms/*.py")]):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        annotations = [
+            getattr(node, name) for node in ast.walk(tree) for name in ("annotation", "returns") if hasattr(node, name)
+        ]
+        of_types = {id(each) for annotation in annotations if annotation for each in ast.walk(annotation)}
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in of_types}
+        for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pulsar_spark.protocol."):
-                for alias in node.names:
+                for alias in (alias for alias in node.names if (alias.asname or alias.name) in used):
                     name = f"{node.module.rpartition('.')[2]}.{alias.name}"
                     found[name].add(path.relative_to(PACKAGE).with_suffix("").as_posix())
     return found
