@@ -89,7 +89,7 @@ def test_entries_that_lie_scattered_and_those_that_do_not(client, broker):
 
 
 def test_entries_of_several_states_come_in_order(client, broker):
-    """Of one round, by position, however many rows say who has which of them."""
+    """A round hands out its entries by position, also where several rows name them."""
     hand = Hand(client, broker, *"abcdefghi")
     hand.deliver(True, 1, True, False, 1, True, 2, None, True)
     assert receive_values(hand.consumer, 7) == list("abcefgi") and nothing_comes(hand.consumer)

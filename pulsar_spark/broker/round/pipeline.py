@@ -154,7 +154,7 @@ def execute_requests(bundle: Bundle, draft: RoundDraft, inputs: RoundInputs) -> 
     """Execute requests or refuse them; returns those that another bundle's broker executes."""
     intake = Intake(bundle, draft, inputs.broken)
     intake.take_all(inputs.requests)
-    draft.facts += bundle.keep_waiting([*inputs.later])
+    draft.facts += bundle.keep_waiting(inputs.later)
     return intake.sent_on
 
 

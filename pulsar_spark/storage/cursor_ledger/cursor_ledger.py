@@ -160,12 +160,13 @@ class LatestRows:
             of_page = cast(Sequence[Range], ranges)
             self.pages[key][page] = [*kept, *of_page] if kept else of_page
             return
-        if not isinstance(kept, EntryRanges):
-            kept = self.pages[key][None] = EntryRanges(EntryMap(self.cursors[key]["mark_delete_position"]))
+        entries = self.entries(key)
+        if kept is None:
+            self.pages[key][None] = EntryRanges(entries)
         if isinstance(ranges[0], Listed):
-            put_listed(kept.entries, cast(Sequence[Listed], ranges))
+            put_listed(entries, cast(Sequence[Listed], ranges))
         else:
-            put_ranges(kept.entries, cast(Sequence[Range], ranges))
+            put_ranges(entries, cast(Sequence[Range], ranges))
 
     def numbered_until(self, topic_id: str) -> int:
         """The last version of a topic's table that a broker has followed; 0 for none."""
@@ -180,6 +181,11 @@ class LatestRows:
     def ranges(self, key: CursorKey) -> list[Range]:
         """All ranges of a cursor, by page."""
         return [held for page in self.pages[key].values() for held in page]
+
+    def entries(self, key: CursorKey) -> EntryMap:
+        """The map of a cursor's entries; all after mark-delete are unread where no row says more."""
+        kept = self.pages[key].get(None)
+        return kept.entries if isinstance(kept, EntryRanges) else EntryMap(self.cursors[key]["mark_delete_position"])
 
     def states(self, key: CursorKey) -> Iterator[Range]:
         """What a cursor's ranges say, in no order: of a map each state that entries have, as a range without ends."""

@@ -9,7 +9,6 @@ from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE
 from pulsar_spark.protocol.entries.entry_map import EntryMap
-from pulsar_spark.protocol.entries.entry_ranges import EntryRanges
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.entries.key_hashes import hashes_of
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
@@ -38,8 +37,7 @@ def read_held(
     latest: LatestRows, key: CursorKey, index: LedgerIndex, table: StrPath, is_wanted: Callable[[Range], bool]
 ) -> tuple[list[Range], HeldEntries]:
     """What a cursor's rows say of entries, as far as *is_wanted*, and the entries; *table* is the topic's."""
-    kept = latest.pages[key].get(None)
-    states, positions, places = _of_map(kept.entries if isinstance(kept, EntryRanges) else EntryMap(), is_wanted)
+    states, positions, places = _of_map(latest.entries(key), is_wanted)
     hashes = hashes_of(index, table, key.topic_id, key.partition, ranges_of(positions))
     return states, HeldEntries(positions, hashes, places)
 

@@ -9,7 +9,6 @@ import numpy as np
 from pulsar_spark.protocol.delays.instants import to_micros
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, WAITING_CODE
 from pulsar_spark.protocol.entries.entry_map import EntryMap
-from pulsar_spark.protocol.entries.entry_ranges import EntryRanges
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delay_index.delayed import Due
 from pulsar_spark.storage.delay_index.scheduled import Delayed
@@ -57,9 +56,8 @@ def waiting_entries(latest: LatestRows, key: CursorKey, index: LedgerIndex) -> W
     cursor = latest.cursors[key]
     if cursor.get("due_since") is None:
         return None
-    kept = latest.pages[key].get(None)
     return WaitingEntries(
-        kept.entries if isinstance(kept, EntryRanges) else EntryMap(cursor["mark_delete_position"]),
+        latest.entries(key),
         to_micros(cursor["due_since"]),
         cursor["read_position"],
         Delayed(index, read_topic(index.layout, cursor["topic"]), key.partition),
