@@ -16,8 +16,9 @@ def delayed_at(topic: TopicState, partition: int, positions: np.ndarray) -> np.n
     for start, end in clusters(delayed, delayed):
         here = delayed[start:end]
         runs = ledgers.stretches(int(here[0]), int(here[-1]))
-        places = np.flatnonzero(runs.has_delayed[runs.of(here)])
-        times, of_run = topic.deliver_times(partition).at(here[places]), runs.of(here[places])
+        of_run = runs.of(here)
+        places = np.flatnonzero(runs.has_delayed[of_run])
+        times, of_run = topic.deliver_times(partition).at(here[places]), of_run[places]
         is_one = are_delayed(times, runs.delayed_after[of_run])
         is_one[is_one] = ~are_parts(topic.chunks(partition), here[places][is_one], runs.may_have_chunks[of_run[is_one]])
         found[start + places[is_one]] = times[is_one]
