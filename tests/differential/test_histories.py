@@ -174,16 +174,7 @@ def test_rounds_do_what_the_reference_broker_does(close_borders, kind):
     assert planned_without_spark(kind)
 
 
-PASSES_BLOCKED = "what is acknowledged already does not expire"
-"""A read passes over a part of a message although all consumers are blocked; only the read position differs."""
-
-
-def _param(name: str, history: list[Turn]):
-    marks = [pytest.mark.xfail(strict=True, reason=PASSES_BLOCKED)] if name == PASSES_BLOCKED else []
-    return pytest.param(history, id=name, marks=marks)
-
-
-@pytest.mark.parametrize("history", [_param(name, history) for name, history in FOUND.items()])
+@pytest.mark.parametrize("history", FOUND.values(), ids=FOUND)
 def test_histories_that_once_differed(close_borders, tmp_path, history):
     ChunkedDuel(None, tmp_path).play(history)
 

@@ -278,10 +278,10 @@ class Model:
                 cursor.pass_over(position)
             moved = {position: back.due_ms for position, back in cursor.replay.items() if back.due_ms is not None}
             due_ms = [moved.get(position, at) for position, at in enumerate(cursor.delays.deliver_ms)]
-            self._drop_older(cursor, published_ms, dead_before, due_ms, cursor.main_mark_delete)
+            self._drop_older(cursor, published_ms, dead_before, due_ms)
         too_old = self.now_ms - 1000 * age
         if age and is_evicting:
-            self._drop_older(cursor, published_ms, too_old, [None] * len(published_ms), cursor.mark_delete)
+            self._drop_older(cursor, published_ms, too_old, [None] * len(published_ms))
             begun = cursor.units.begun_up_to(_newest_before(published_ms, too_old))
             cursor.acks += [(unit, unit, None, False) for unit in begun]
         return age > 0 and any(at < too_old for at in published_ms[cursor.visible_mark_delete + 1 :])
@@ -297,17 +297,16 @@ class Model:
         )
 
     def _drop_older(
-        self, cursor: Cursor, published_ms: list[int], before_ms: int, deliver_ms: list[int | None], passed: int
+        self, cursor: Cursor, published_ms: list[int], before_ms: int, deliver_ms: list[int | None]
     ) -> None:
         """Acknowledge all up to the newest entry published before, but for those whose deliver time is not before
-        (0.26). Of what is acknowledged already nothing is asked up to *passed*."""
+        (0.26). Of what is acknowledged already nothing is asked."""
         newest = _newest_before(published_ms, before_ms)
         cursor.units.release_up_to(newest)
         cursor.acks += [
             (position, position, None, False)
             for position in range(newest + 1)
-            if (deliver_ms[position] is None or deliver_ms[position] < before_ms)
-            and (position > passed or not cursor.is_done(position))
+            if (deliver_ms[position] is None or deliver_ms[position] < before_ms) and not cursor.is_done(position)
         ]
 
     def _answer(self, request: dict) -> list[Reply]:

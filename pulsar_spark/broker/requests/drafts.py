@@ -81,10 +81,13 @@ class CursorDraft:
         return [*self.acks, *((position, position) for position, left in self.ack_sets.items() if is_empty(left))]
 
     def expire(self, first: int, last: int) -> None:
-        """Acknowledge *first*..*last* because of time to live or a quota."""
-        for begin, end in self.cursor.backlog(first, last):
+        """Acknowledge *first*..*last* because of time to live or a quota. If all are acknowledged already, nothing is
+        asked: no read follows."""
+        backlog = list(self.cursor.backlog(first, last))
+        for begin, end in backlog:
             self.expired += sum(until - since + 1 for since, until in self.acks.gaps(begin, end))
-        self.acks.add(first, last)
+        if backlog:
+            self.acks.add(first, last)
 
     def rewrite(self) -> None:
         """Take over a change of the cursor's map outside the plan: all that is known of its entries is written."""
