@@ -88,7 +88,7 @@ class Chunked:
         """Give the cursor a map that begins at *target*; whatever ends there or later is delivered."""
         self.released, self.kept_back = Positions(), {}
         self.cursor.entries = entries = EntryMap(target - 1)
-        firsts, _ = self.groups.units(target, self.groups.end - 1)
+        firsts, _ = self.groups.units(target, self.groups.last_position)
         begun = np.concatenate([firsts, self.groups.open().firsts])
         begun = begun[begun < target]
         if len(begun):
@@ -164,7 +164,9 @@ class Chunked:
     def with_parts(self, acknowledged: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         """The ordered stretches *acknowledged*, joined with parts after mark-delete."""
         found = Positions()
-        for first, last in merge(acknowledged, self.groups.parts(self.cursor.mark_delete + 1, self.groups.end - 1)):
+        for first, last in merge(
+            acknowledged, self.groups.parts(self.cursor.mark_delete + 1, self.groups.last_position)
+        ):
             found.add(first, last)
         return iter(found)
 

@@ -204,7 +204,7 @@ def _evict(changes: CursorDraft, last: int) -> None:
     changes.expire(cursor.mark_delete + 1, last)
     release_until(changes, last)
     if cursor.chunked:
-        firsts, lasts = cursor.chunked.groups.units(last + 1, cursor.chunked.groups.end - 1)
+        firsts, lasts = cursor.chunked.groups.units(last + 1, cursor.chunked.groups.last_position)
         acknowledge(changes, lasts[firsts <= last])
 
 
