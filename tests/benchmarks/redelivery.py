@@ -28,7 +28,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
             f"{messages:,} negative acknowledgements and dead letters, turn {turn + 1}, of which the first only "
             "warms up"
         )
-        rig = RoundRig(bench.planner, bench.new_folder("redelivery"))
+        rig = RoundRig(bench.planner, bench.new_folder(f"redelivery-{turn}"))
         topic = rig.create_topic("t")
         on = On(topic)
         rig.ask([on.subscribe("c", lease_ms=86_400_000, max_redeliver_count=1), on.flow("c", PERMITS)])
