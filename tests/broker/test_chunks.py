@@ -103,6 +103,12 @@ def test_an_incomplete_message_waits_in_the_topic_whatever_happens_meanwhile(eng
     assert marks(engine) == (4, 4)
 
 
+def test_parts_that_are_numbered_in_the_same_round_are_not_skipped_as_messages(engine):
+    engine.round(join(), START)
+    publish(engine, "A:0:2 A:1:2 B:0:2 B:1:2")
+    assert positions(engine.round([ON.skip(1)], START + 1)) == [3]
+
+
 def drain(engine: SparkEngine, now: int, **join_as) -> list[int]:
     """Subscribe, take everything, acknowledge it, and leave."""
     found = positions(engine.round(join(consumer="B", **join_as), now))

@@ -144,6 +144,15 @@ def test_the_clock_set_back_delivers_nothing_early_and_nothing_never(engine):
     assert positions(engine.round([], START + 5_000)) == [1]
 
 
+def test_what_came_due_and_was_not_taken_goes_out_later(engine):
+    publish(engine, 1_000, 2_000, 2_500, HOUR)
+    engine.round(join(permits=1), START)
+    assert positions(engine.round([], START + 3_000)) == [0]
+    assert positions(engine.round([ON.flow("A", 1)], START + 3_001)) == [1]
+    engine.restart(START + 3_002)
+    assert positions(engine.round([ON.flow("A", 1)], START + 3_003)) == [2]
+
+
 def test_promoted_entries_wait_where_the_clock_is_set_back_before_anybody_takes_them(engine):
     publish(engine, 1_000, 2_000)
     engine.round(join(permits=1), START)
