@@ -1,6 +1,5 @@
 """The DataFrame API for Spark jobs and notebooks: publish frames and streams, consume subscriptions as frames, read
-topics, list and send back dead letters, read statistics.
-"""
+topics, list and send back dead letters, read statistics."""
 
 from pulsar_spark.frames.consuming.consumer import consume
 from pulsar_spark.frames.consuming.consumption import Consumption, active_consumptions

@@ -22,8 +22,7 @@ def stats(
 
     *spark* reads the root in the folder *root*; *topic* limits the rows to one topic. The row of a topic partition has
     no subscription, the row of a subscription has no consumer. Rates are averages over the minute before the time of
-    *clock*. No broker is needed.
-    """
+    *clock*. No broker is needed."""
     layout = Layout(root)
     topics = (
         [read_topic(layout, topic)]

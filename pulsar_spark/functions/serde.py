@@ -8,8 +8,7 @@ from pulsar_spark.client.compat import SerDe as SerDe
 
 class IdentitySerDe(SerDe):
     """Texts and numbers as UTF-8 text, bytes unchanged. Reading returns the first of int, float, complex and str that
-    parses, else the bytes.
-    """
+    parses, else the bytes."""
 
     def serialize(self, input: Any) -> bytes:
         """Turn a text, a number or bytes into bytes; TypeError for other types."""

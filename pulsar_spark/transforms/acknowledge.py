@@ -2,8 +2,7 @@
 
 An acknowledged position counts as such whatever its state. What is left of a batch arrives as its ack set after all
 requests (protocol.acknowledgement.ack_set). The redelivery count stays as long as anything of the entry is left (0.20,
-against 3.13). Source: ManagedCursorImpl.asyncDelete, PersistentSubscription.acknowledgeMessage; semantics 3.11-3.20.
-"""
+against 3.13). Source: ManagedCursorImpl.asyncDelete, PersistentSubscription.acknowledgeMessage; semantics 3.11-3.20."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -30,8 +29,7 @@ def apply_acknowledgements(inputs: DataFrame) -> DataFrame:
     """The ranges with their acknowledgements, and the other rows.
 
     One row per range: first, last, status (acknowledged, pending, replay or unread), attributes, line, whether it is
-    held, and until when it is given back. One row per turn and cursor, with only ``turn`` or ``limits``.
-    """
+    held, and until when it is given back. One row per turn and cursor, with only ``turn`` or ``limits``."""
     kind, status = F.col("kind"), F.col("status")
     is_acknowledged = F.coalesce("is_acked", F.lit(False)) | (status == ACKNOWLEDGED) | (F.size("left_of_batch") == 0)
     is_partly_acked_unread = F.col("left_of_batch").isNotNull() & (status == UNREAD)

@@ -1,8 +1,7 @@
 """Find consumers (4.4) and subscriptions (4.5) with too many unacknowledged messages (design 4, step 7).
 
 Both are blocked at their limit and unblocked at half of it. Source: Consumer.addAndGetUnAckedMsgs,
-PersistentDispatcherMultipleConsumers.addUnAckedMessages.
-"""
+PersistentDispatcherMultipleConsumers.addUnAckedMessages."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F

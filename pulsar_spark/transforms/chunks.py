@@ -6,8 +6,7 @@ and ``chunk_id``.
 **Joining**: :func:`group_chunks` finds the positions of each complete message's chunks, by ``protocol.chunks.chunking``
 and without payloads. Python workers then join payloads (see frames.reading.chunk_payloads), or Spark does, for chunks
 of any frame (:func:`reassemble_chunks`, :func:`whole_messages`). In Spark the last task needs at least four times the
-largest message.
-"""
+largest message."""
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +40,7 @@ def split_messages(messages: DataFrame, chunk_bytes: Column, producer_name: Colu
     """Split *messages* with more than *chunk_bytes* of payload into chunks, in order.
 
     Chunks have :data:`CHUNK_COLUMNS`, *producer_name* and *sequence_id*; other messages have nulls there. *chunk_bytes*
-    is above 0.
-    """
+    is above 0."""
     size = F.octet_length("payload")
     counted = messages.withColumn("split_bytes", chunk_bytes.cast("int")).withColumn(
         "split_count", F.coalesce(F.ceil(F.greatest(size, F.lit(1)) / F.col("split_bytes")).cast("int"), F.lit(1))
@@ -88,8 +86,7 @@ def group_chunks(chunks: DataFrame) -> DataFrame:
 def messages_of(groups: pa.Array) -> pa.Array:
     """The complete messages in each group's ``rows``: ``first`` and ``last`` position, and ``parts``.
 
-    A uuid may belong to several messages; ``protocol.chunks.chunking.judged`` decides, once for an Arrow batch.
-    """
+    A uuid may belong to several messages; ``protocol.chunks.chunking.judged`` decides, once for an Arrow batch."""
     rows, of_row = groups.flatten(), groups.value_parent_indices().to_numpy()
     position, chunk_ids, num_chunks = (rows.field(at).to_numpy() for at in range(3))
     in_order = np.argsort(position, kind="stable")

@@ -1,8 +1,7 @@
 """Compaction as frames: which messages stay, by the rules of ``protocol.policies.compaction``, and their rows.
 
 As in Pulsar's compactor, the first pass groups places by key without payloads, the second reads the rows that stay.
-Both can spill.
-"""
+Both can spill."""
 
 from collections.abc import Mapping, Sequence
 
@@ -64,8 +63,7 @@ def in_files(rows: DataFrame, folders: Sequence[str], bounds: Mapping[int, Seque
     overlap.
 
     *bounds* are the first positions of a partition's second file, third and so on. In any other order Spark's writer
-    would sort again.
-    """
+    would sort again."""
     file = first_file = (F.col("position") < 0).cast(
         "int"
     )  # 0, but not a literal, for which Spark does not recognize the sort order

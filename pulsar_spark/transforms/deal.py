@@ -1,7 +1,6 @@
 """Deal candidates to turns (design 4, step 7): both lie end to end on an axis from zero.
 
-Where a turn covers a stretch of candidates, its consumer gets them. So the cost depends on ranges, not entries.
-"""
+Where a turn covers a stretch of candidates, its consumer gets them. So the cost depends on ranges, not entries."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -22,8 +21,7 @@ def deal_out(lined_up: DataFrame) -> DataFrame:
     """Give the candidates to the turns that cover them.
 
     One row per cursor and range of the new state, unordered and not merged, with messages given (``given``) and those
-    met before (``given_again``). For each consumer and cursor there is also a row with only a ``fact``.
-    """
+    met before (``given_again``). For each consumer and cursor there is also a row with only a ``fact``."""
     cut = _sweep(_points(lined_up))
     is_taken = F.col("taken_by").isNotNull()
     is_dealt = F.col("axis") == DEALT

@@ -9,8 +9,7 @@ On Key_Shared each owner's entries form an axis of their own. Held entries are p
 entries at an earlier owner (2.41, 0.22), or no owner (2.31). Source:
 PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers,
 PersistentStickyKeyDispatcherMultipleConsumers.filterAndGroupEntriesForDispatching; semantics 2.14-2.18, 2.31, 2.41,
-4.2-4.8; BucketDelayedDeliveryTracker.getScheduledMessages, 5.3 (golden i1).
-"""
+4.2-4.8; BucketDelayedDeliveryTracker.getScheduledMessages, 5.3 (golden i1)."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F

@@ -1,8 +1,7 @@
 """The plans of a round: transforms wired together, still lazy.
 
 Acknowledge and give back, find who is blocked, offer, line up, deal, sum up: each step needs the previous one's result
-for the whole cursor. The plan for rounds that only acknowledge leaves out steps without input.
-"""
+for the whole cursor. The plan for rounds that only acknowledge leaves out steps without input."""
 
 from collections.abc import Callable
 
@@ -28,8 +27,7 @@ _STAYING = pa.array([PENDING, ACKNOWLEDGED])
 def plan_round(inputs: DataFrame) -> DataFrame:
     """The new state of every cursor in *inputs* and the facts about its consumers: rows of ``round_inputs.RESULT``.
 
-    No step joins or reads twice, so the plan can run again after its leaf's rows have changed.
-    """
+    No step joins or reads twice, so the plan can run again after its leaf's rows have changed."""
     segments = find_blocked(give_back(apply_acknowledgements(inputs)))
     return take_account(count_given(deal_out(line_up(offer_candidates(segments)))))
 

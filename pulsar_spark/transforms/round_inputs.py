@@ -7,8 +7,7 @@ All inputs are rows of one schema. So the plan needs no join, exchange or broadc
 **Lines.** Candidates and turns lie end to end in lines; consumers get only entries of their line. A cursor of Shared,
 Exclusive or Failover has one line, null. On Key_Shared each consumer has a line named by its id, with the entries of
 its hashes; an entry without an owner has none (2.31). Held entries (``is_held``) do not go out in this round (2.41,
-0.22). Owners and draining hashes are decided before (protocol.keys.selectors).
-"""
+0.22). Owners and draining hashes are decided before (protocol.keys.selectors)."""
 
 import pyarrow as pa
 

@@ -1,8 +1,7 @@
 """The sticky-key hash in frames of messages, and their order by key.
 
 It is stored by the producer or computed from the key (storage.entries.key_hashes does that without Spark). It is the
-message's own; that of a batch's entry may differ (semantics 2.22).
-"""
+message's own; that of a batch's entry may differ (semantics 2.22)."""
 
 from collections.abc import Collection
 
@@ -22,8 +21,7 @@ def with_hash(messages: DataFrame, key_columns: Collection[str] = KEY_COLUMNS) -
     """*messages* with a hash in every row; of the :data:`KEY_COLUMNS` they have *key_columns*.
 
     A filter on the hash, pushed below this, would repeat each step of the computation. The last column is declared
-    nondeterministic to prevent that; no row needs its value.
-    """
+    nondeterministic to prevent that; no row needs its value."""
     computed = hash_keys(messages, _sticky_key(key_columns), _COMPUTED)
     once = F.coalesce(F.col(HASH), F.col(_COMPUTED), F.monotonically_increasing_id().cast("int"))
     return computed.withColumn(HASH, once).drop(_COMPUTED)

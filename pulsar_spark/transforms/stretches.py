@@ -1,8 +1,7 @@
 """Test which numbers lie in given stretches of an axis, with code that does not depend on the stretches.
 
 Numbers in a filter become part of the generated code, which is compiled again for other bounds. Arrays do not. So the
-axis is cut into equal parts, and arrays hold each part's borders, nearly always at most two.
-"""
+axis is cut into equal parts, and arrays hold each part's borders, nearly always at most two."""
 
 from functools import reduce
 

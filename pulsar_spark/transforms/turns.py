@@ -11,8 +11,7 @@ fair share, it does, and widths use the largest new entry. Otherwise its share i
 
 On Key_Shared each consumer has its own line, and a batch counts as one entry (2.38). A blocked consumer gets nothing
 (4.4), a blocked subscription only replay (4.5), on Key_Shared in each line. Source: Consumer.sendMessages,
-PersistentStickyKeyDispatcherMultipleConsumers.trySendMessagesToConsumers.
-"""
+PersistentStickyKeyDispatcherMultipleConsumers.trySendMessagesToConsumers."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F

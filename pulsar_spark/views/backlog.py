@@ -1,8 +1,7 @@
 """The size of a subscription's backlog on a topic partition, and how much of it is delayed.
 
 It counts unacknowledged entries (3.28), delayed ones too (5.20); a chunked message counts once, an incomplete one not
-at all.
-"""
+at all."""
 
 from typing import NamedTuple
 

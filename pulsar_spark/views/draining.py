@@ -2,8 +2,7 @@
 
 By protocol.keys.draining a hash drains while a consumer other than its owner holds entries of it. It waits while an
 entry given back by its owner is not due. Only entries that will come back, or were delivered before a consumer last
-came or left, are read; entries delivered later are held by the owner of their hash.
-"""
+came or left, are read; entries delivered later are held by the owner of their hash."""
 
 from bisect import bisect_right
 from datetime import UTC, datetime
@@ -26,8 +25,7 @@ class DrainingHash(NamedTuple):
     """A hash of which *consumer_id* holds *entries* that others wait for.
 
     *first* is their lowest position. *due_time* is when they come back by themselves (microseconds, broker's clock),
-    None if they do not.
-    """
+    None if they do not."""
 
     hash: int
     owner_id: str | None

@@ -2,8 +2,7 @@
 depends on was removed.
 
 ``{rows}`` stands for the table or a frame; with several bundles for the rows of all, each topic's from its own bundle
-only, because split bundles share earlier rows.
-"""
+only, because split bundles share earlier rows."""
 
 from collections.abc import Iterable
 
@@ -18,8 +17,7 @@ _CURSOR = CursorKey._fields
 def latest(kind: str) -> str:
     """The latest row of each key of a kind, unless that removes it, and ``removed_round``, the last round that did.
 
-    A key removed and created in one round exists.
-    """
+    A key removed and created in one round exists."""
     keys = names(KEYS[kind])
     others = names(name for name in CURSOR_LEDGER.schema.names if name not in KEYS[kind])
     newest = (

@@ -1,8 +1,7 @@
 """Entries that wait for their deliver time, and for which subscriptions, by (deliver time, position).
 
 An entry that a subscription moved is listed at its new time for it. Exclusive and Failover subscriptions with consumers
-wait for nothing (2.6). Entries come in parts of limited size.
-"""
+wait for nothing (2.6). Entries come in parts of limited size."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple

@@ -7,8 +7,7 @@ them); unacknowledged and sent counters count messages. ``backlogSize`` is an es
 Ours: ``ackedEntries`` (not backlog); ``oldestUnackedSeconds``, null for none; ``deadLetters``; ``waitingLetters``, not
 written yet (see ``pulsar-spark dlq waiting``); ``letterlessMessages``, deleted or trimmed before their letter was
 written. Only if there are any: ``error`` and ``errorKind`` (``stopped`` or ``set_aside``), ``foreignMessages`` (rows
-that are no publish), ``deletedMessages`` (except by trimming) and ``lostMessages`` (their file is gone).
-"""
+that are no publish), ``deletedMessages`` (except by trimming) and ``lostMessages`` (their file is gone)."""
 
 import datetime
 from collections.abc import Collection

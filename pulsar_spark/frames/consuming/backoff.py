@@ -1,7 +1,6 @@
 """Pauses after errors of a consumer's function: one second, doubled with each further error in a row, at most a minute.
 
-The consumer pauses by its failures in a row, an entry by its redelivery count.
-"""
+The consumer pauses by its failures in a row, an entry by its redelivery count."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,6 @@
 """A DataFrame consumer's connection to the broker: it joins, and follows added partitions and moves to other bundles.
 
-After a bundle was split, the old broker refuses requests and the consumer turns to the new one.
-"""
+After a bundle was split, the old broker refuses requests and the consumer turns to the new one."""
 
 import logging
 import threading
@@ -28,8 +27,7 @@ class BrokerConnection:
 
     It requests *max_messages* over all partitions at a time and waits *timeout* seconds for replies, less if *stopping*
     is set. *notify* is Membership's callback; *moved* is called after a move to another bundle. If it *follows* and has
-    all partitions, it also consumes added ones.
-    """
+    all partitions, it also consumes added ones."""
 
     def __init__(
         self,

@@ -44,8 +44,7 @@ limits can end a small JVM."""
 class Called(NamedTuple):
     """The reply to the broker, the requests that put messages off, and the function's error.
 
-    After an error everything is given back except unreadable messages.
-    """
+    After an error everything is given back except unreadable messages."""
 
     reply: Answer
     letters: list[dict]
@@ -57,8 +56,7 @@ class Caller:
     """Calls *function* with deliveries of *topic*.
 
     The frame has *columns* (None: all, with *has_hash* also the sticky-key hash and the key flags), payloads as
-    *decoding* says or none without *with_payload*, and with *sorted_by_key* rows in order of keys.
-    """
+    *decoding* says or none without *with_payload*, and with *sorted_by_key* rows in order of keys."""
 
     def __init__(
         self,
@@ -87,8 +85,7 @@ class Caller:
         """Call the function with a delivery.
 
         *letters* are the consumer's, *parts* the chunks of its chunked messages. ``make(kind, partition, **columns)``
-        makes a request.
-        """
+        makes a request."""
         unreadable, decoded = NOTHING, None
         try:
             if self._is_decoded(delivery):

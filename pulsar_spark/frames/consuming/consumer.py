@@ -2,8 +2,7 @@
 
 If it returns, the messages are acknowledged; if it raises, they come again after a growing pause (see ``backoff``). A
 returned frame of outcomes decides row by row (see ``delivery``). Delivery is at least once; ``delta_sink`` makes it
-exactly once.
-"""
+exactly once."""
 
 import os
 import time
@@ -99,8 +98,7 @@ def consume(
 
     If this process already runs a consumer with this *consumer_name* on the subscription, that one is stopped first, so
     a notebook cell that names its consumer can be run again. The call raises the broker's refusal, such as
-    :class:`ConsumerBusy`, or :class:`Timeout` if no broker answers within *timeout* seconds.
-    """
+    :class:`ConsumerBusy`, or :class:`Timeout` if no broker answers within *timeout* seconds."""
     options = SubscribeOptions.checked(
         subscription, subscription_type, consumer_name, initial_position, priority_level, key_shared_policy
     )

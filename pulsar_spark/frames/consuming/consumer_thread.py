@@ -2,8 +2,7 @@
 
 Permits for the next delivery are granted when the function begins, so that rounds overlap with its work; piled-up
 deliveries are passed on as one. On Exclusive and Failover subscriptions give-backs come first (see rewinding). During a
-pause it still takes events, so that a stop or lost lease is noticed.
-"""
+pause it still takes events, so that a stop or lost lease is noticed."""
 
 import logging
 import queue
@@ -58,8 +57,7 @@ class ConsumerThread:
     """The thread of one consumer of *partitions* of *topic*; ``on_end`` is called when it ends, for whatever reason.
 
     With *available_now* it ends once all that was published before is handled. *on_error* "stop" ends it at the first
-    error, and so does a function that is a :class:`Sink`. *timeout* is in seconds, *clock* counts monotonic seconds.
-    """
+    error, and so does a function that is a :class:`Sink`. *timeout* is in seconds, *clock* counts monotonic seconds."""
 
     def __init__(
         self,

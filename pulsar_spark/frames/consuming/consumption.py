@@ -1,8 +1,7 @@
 """The user's handle of a running DataFrame consumer: inspect it, wait for it, stop it.
 
 A consumer ends when it or its Spark session is stopped, or with the process, which waits for the current delivery (see
-``running``). Leaving a ``with`` block raises nothing: :meth:`Consumption.exception` returns the error.
-"""
+``running``). Leaving a ``with`` block raises nothing: :meth:`Consumption.exception` returns the error."""
 
 import logging
 import threading
@@ -27,8 +26,7 @@ def active_consumptions() -> list["Consumption"]:
 
 class Consumption(Described):
     """A running consumer that :func:`consume` returns; used like a StreamingQuery. As a context manager it stops when
-    its block ends.
-    """
+    its block ends."""
 
     def __init__(self, consumer: ConsumerThread):
         self._consumer = consumer
@@ -68,15 +66,13 @@ class Consumption(Described):
         error.
 
         After an error it also has ``failures``, the number of errors in a row, and ``pause_seconds``, the pause before
-        the function is called again. None before the first delivery.
-        """
+        the function is called again. None before the first delivery."""
         return self._consumer.progress.last
 
     @property
     def totals(self) -> dict[str, int]:
         """Counts since the start: deliveries, messages, acknowledged, given_back, put_off, and failures (calls of the
-        function that raised).
-        """
+        function that raised)."""
         return fields(self._consumer.progress.totals)
 
     def stop(self, timeout: float | None = None) -> None:
@@ -84,8 +80,7 @@ class Consumption(Described):
         error ends at once.
 
         The call waits for the end, for at most *timeout* seconds. It does not wait with a *timeout* of 0 (for signal
-        handlers), nor when the function itself calls it. It never raises.
-        """
+        handlers), nor when the function itself calls it. It never raises."""
         consumer = self._consumer
         consumer.request_stop()
         if threading.current_thread() is consumer.thread or timeout == 0 or consumer.has_ended.wait(timeout):
@@ -99,8 +94,7 @@ class Consumption(Described):
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the consumer has ended, for at most *timeout* seconds; return whether it has ended.
 
-        If an error ended it, or left an *available_now* run incomplete, that error is raised.
-        """
+        If an error ended it, or left an *available_now* run incomplete, that error is raised."""
         if not self._consumer.has_ended.wait(timeout):
             return False
         if self._consumer.error is not None:
@@ -110,8 +104,7 @@ class Consumption(Described):
     def exception(self) -> BaseException | None:
         """The error of the function's last call; None if that call returned.
 
-        After the end: the error that ended the consumer, or the function's last error in an *available_now* run.
-        """
+        After the end: the error that ended the consumer, or the function's last error in an *available_now* run."""
         error = self._consumer.error if self._consumer.has_ended.is_set() else None
         return self._consumer.backoff.error if error is None else error
 

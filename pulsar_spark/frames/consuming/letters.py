@@ -2,8 +2,7 @@
 
 Rules are those of client.subscribing.letters. The consumer makes the letters; the broker acknowledges and writes them
 in one commit. The retry letter topic is consumed by a run of its own, under the same subscription, which exists from
-the start.
-"""
+the start."""
 
 from collections.abc import Callable, Iterable, Iterator
 

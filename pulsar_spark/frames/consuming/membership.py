@@ -1,8 +1,7 @@
 """One life of a DataFrame consumer: one consumer id on all partitions, until it leaves or loses deliveries.
 
 After a lost lease or a moved cursor the next life has a new id. So an id has handled everything delivered to it up to
-some round, on which an exactly-once sink relies.
-"""
+some round, on which an exactly-once sink relies."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -132,8 +131,7 @@ class Membership:
         """Subscribe on every partition or on none, and grant *permits* messages on each.
 
         On several partitions permits follow once all subscriptions succeeded, so that a refused consumer is dealt
-        nothing. Raises the broker's refusal, or Timeout.
-        """
+        nothing. Raises the broker's refusal, or Timeout."""
         self._join(self._partitions, self._options, timeout, permits)
 
     def join_added(self, partitions: list[int], timeout: float, permits: int) -> None:

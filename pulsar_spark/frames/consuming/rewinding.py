@@ -2,8 +2,7 @@
 
 When the give-back is due, everything the consumer holds comes again, in order (semantics 2.12, 4.14). What arrives
 before is dropped unseen, and its permits are granted again only then, so that no more is dropped. If others acknowledge
-the message, it never comes: some seconds after the due time the consumer checks the cursor, and subscribes again.
-"""
+the message, it never comes: some seconds after the due time the consumer checks the cursor, and subscribes again."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -2,8 +2,7 @@
 
 The broker states where each message begins and ends. Spark finds its chunks (see chunk_groups), and Python workers join
 the payloads (see chunk_payloads). The driver first reads them once to check sizes. A message with a deleted chunk is
-gone; contradictory or too large chunks are an error of their message alone.
-"""
+gone; contradictory or too large chunks are an error of their message alone."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

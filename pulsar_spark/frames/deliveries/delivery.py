@@ -3,8 +3,7 @@
 Without a returned frame the whole delivery is acknowledged. A frame has ``position``, ``outcome``, ``partition`` on a
 partitioned topic, and perhaps ``batch_index``. ``negative_acknowledge`` gives an entry back; ``reconsume_later`` puts a
 message off by the row's ``delay_ms`` (default 0). Anything else, also a missing row, acknowledges. Without
-``batch_index`` a row decides about the whole entry.
-"""
+``batch_index`` a row decides about the whole entry."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -38,9 +37,8 @@ class Delivery(Described):
     """Entries that the broker sent to one consumer, in one round or in several that were merged.
 
     ``round`` is the last of these rounds; it had read the table ``requests`` up to version ``requests_version``. On
-    Key_Shared, entries that lie scattered are named one by one (see named_entries). The position of
-    a chunked message is that of its last chunk; ``chunked`` has (partition, first position, last position) of each.
-    """
+    Key_Shared, entries that lie scattered are named one by one (see named_entries). The position of a chunked message
+    is that of its last chunk; ``chunked`` has (partition, first position, last position) of each."""
 
     topic: str
     topic_id: str
@@ -105,8 +103,7 @@ class PutOff(NamedTuple):
 class Answer(NamedTuple):
     """The reply to the broker about a delivery.
 
-    ``put_off`` is sent first; ``acknowledged`` covers it too. ``unseen`` is given back without a redelivery count.
-    """
+    ``put_off`` is sent first; ``acknowledged`` covers it too. ``unseen`` is given back without a redelivery count."""
 
     acknowledged: list[Acknowledged]
     given_back: list[PositionRange]

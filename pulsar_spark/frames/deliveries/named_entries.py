@@ -1,8 +1,7 @@
 """Entries of deliveries that are named one by one, because they lie scattered or came due in another order.
 
 They are read at once and acknowledged by round. So **a delivery with named entries has all that their round delivered
-of their partition.** To remove or decide single rows, convert them to ranges first (:func:`exact`).
-"""
+of their partition.** To remove or decide single rows, convert them to ranges first (:func:`exact`)."""
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass

@@ -2,8 +2,7 @@
 
 Runs of ``ledgers`` name the files, so Delta need not resolve the table or choose files. The meant rows are passed as
 arrays, so that consumers and deliveries share compiled code (see transforms.stretches). This works for few unchanged
-files, whole entries, and one redelivery count; storage.entries.slices reads the rest.
-"""
+files, whole entries, and one redelivery count; storage.entries.slices reads the rest."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -2,8 +2,7 @@
 
 Deleted messages are acknowledged for the consumer. Messages whose file was deleted by hand are lost: they stay
 unacknowledged, with an error, until skipped (``pulsar-spark subscriptions skip-lost``) or restored. Chunked messages
-with lost or contradictory chunks count as lost.
-"""
+with lost or contradictory chunks count as lost."""
 
 from collections.abc import Sequence
 from dataclasses import replace

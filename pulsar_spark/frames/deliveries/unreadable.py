@@ -1,8 +1,7 @@
 """Find the messages of a delivery whose payload cannot be read, before the function is called.
 
 With FAIL such a message stays unacknowledged, with an error that names it. With DISCARD it is acknowledged if only the
-keys are missing. Other messages of its batch are passed on.
-"""
+keys are missing. Other messages of its batch are passed on."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -1,8 +1,7 @@
 """Read dead letter topics as DataFrames: each letter's origin, cause, and the job that sent it back.
 
 The letter's properties (see ``protocol.redelivery.letters``) name the *first* origin. The subscription on which it died
-last is in a default dead letter topic's name.
-"""
+last is in a default dead letter topic's name."""
 
 import os
 
@@ -74,8 +73,7 @@ def dead_letters(
 
     No broker is needed. The frame is empty if no message has died yet. :class:`TopicNotFound` is raised if the topic
     does not exist and is no subscription's dead letter topic, :class:`SubscriptionNotFound` if the topic has only other
-    subscriptions.
-    """
+    subscriptions."""
     layout = layout_for_frames(spark, root)
     found = letter_topic(layout, topic, subscription)
     if found is None:
@@ -92,8 +90,7 @@ def count_by_cause(
     """Count the letters of each cause, largest count first.
 
     Columns: ``cause``, ``letters``, ``sent`` (letters that some job has sent back), ``first_time`` and ``last_time``
-    (when letters were written). *spark*, *root*, *topic* and *subscription* are those of :func:`dead_letters`.
-    """
+    (when letters were written). *spark*, *root*, *topic* and *subscription* are those of :func:`dead_letters`."""
     letters = dead_letters(spark, root, topic, subscription=subscription)
     counted = letters.groupBy("cause").agg(
         F.count("*").alias("letters"),
@@ -109,8 +106,7 @@ def sent_letters(spark: SparkSession, root: str | os.PathLike) -> DataFrame:
 
     Columns: ``job_id``; ``topic`` and ``message_id`` of the letter; ``destination``, ``cause`` and ``replays``;
     ``publish_id``, the commit in which the message was sent; ``number``, its sequence id there; ``job_time``, when the
-    job recorded it.
-    """
+    job recorded it."""
     layout = layout_for_frames(spark, root)
     return _sent(spark, layout).select(
         "job_id", "topic", "message_id", "destination", "cause", "replays", "publish_id", "number", "job_time"
@@ -129,8 +125,7 @@ def read_letters(
     """The letters of *topic* as of *version*, or those in *ranges* of positions, with :data:`LETTER_COLUMNS`.
 
     Chunked letters before the ranges may come too. Payloads are decompressed as far as possible without keys, or left
-    *as_stored*.
-    """
+    *as_stored*."""
     columns = [*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS]
     messages, has_encoded = messages_at(spark, layout, topic, version, columns, ranges=ranges)
     if has_encoded and not as_stored:

@@ -48,8 +48,7 @@ def rows_to_send(
 
     A key that *fix* left alone keeps its base64 flags, an unchanged payload its encoding. With *origin_partitions* a
     message goes to the partition of its first origin, if that is among them and the key is unchanged. The job fails
-    with :class:`InvalidMessage` if *fix* returned a letter twice or an unknown one.
-    """
+    with :class:`InvalidMessage` if *fix* returned a letter twice or an unknown one."""
     numbers = local_frame(
         letters.sparkSession,
         pa.table(

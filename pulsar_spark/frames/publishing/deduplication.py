@@ -1,8 +1,7 @@
 """Commit a publish to a topic with deduplication: leave out rows whose sequence id is already stored, or comes twice.
 
 Only the written files are checked (see storage.topics.new_rows). So if another publish commits first, the frame need
-not run again.
-"""
+not run again."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,7 @@
 """Map the columns of a frame to columns of the messages table, and refuse what does not fit.
 
 Only ``payload`` is required. An unknown column is an error, because a misspelt ``partition_key`` would publish without
-keys. Payloads that are already compressed or encrypted are published as they are.
-"""
+keys. Payloads that are already compressed or encrypted are published as they are."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -51,8 +50,7 @@ _PROPERTIES = T.MapType(T.StringType(), T.StringType())
 def message_columns(frame: DataFrame, properties_from: Sequence[str] = (), now: datetime = EPOCH) -> dict[str, Column]:
     """The columns of *frame* under the names and types of the messages table; absent columns are left out.
 
-    ``deliver_after`` counts from *now*. :class:`InvalidMessage` if the frame's schema does not fit.
-    """
+    ``deliver_after`` counts from *now*. :class:`InvalidMessage` if the frame's schema does not fit."""
     given = {field.name: field.dataType for field in frame.schema.fields}
     _check_names(given, properties_from)
     columns = {"payload": _payload(given["payload"])}
@@ -167,8 +165,7 @@ def in_one_piece(payload: str, max_message_size: int) -> str:
 def instant(micros: int) -> str:
     """SQL for the instant *micros* after 1970, as an array element, so that Spark does not compile new code for each.
 
-    The index depends on the task in name only, which keeps Spark from computing it beforehand.
-    """
+    The index depends on the task in name only, which keeps Spark from computing it beforehand."""
     return f"timestamp_micros(get(array({micros}L), spark_partition_id() & 0))"
 
 
@@ -213,8 +210,7 @@ def _checked_properties(properties: Column) -> Column:
 def refusal(error: str, text: str, *columns: Column) -> Column:
     """A Column that fails the job with a text from which the driver raises *error*, a class of ``pulsar_spark.errors``.
 
-    Each ``%s`` in *text* stands for the value of one of *columns*.
-    """
+    Each ``%s`` in *text* stands for the value of one of *columns*."""
     first, *others = f"{REFUSED}{error}: {text}".split("%s")
     parts = [F.lit(first)]
     for column, following in zip(columns, others, strict=True):

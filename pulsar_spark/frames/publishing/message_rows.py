@@ -4,8 +4,7 @@ An entry id is the write task << 33 plus a number dense within task and partitio
 are one run. With few partitions tasks write one file for each (see storage.delta.task_files); with many, or with
 *sort_by_key*, rows are sorted first. *sort_by_key* keeps the order of each key, but not of the partition.
 
-Murmur3 routing computes the sticky-key hash anyway, so it is stored; with other schemes readers compute it.
-"""
+Murmur3 routing computes the sticky-key hash anyway, so it is stored; with other schemes readers compute it."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -49,8 +48,7 @@ class Writing(NamedTuple):
         """The number of files that a task itself writes side by side, one for each partition; 0 if Spark's writer
         writes.
 
-        Spark's writer takes sorted rows, large payloads, chunks without partitions, and roots in a store.
-        """
+        Spark's writer takes sorted rows, large payloads, chunks without partitions, and roots in a store."""
         files = len(self.partitions)
         fits = self.largest is not None and files <= MOST_FILES and files * self.largest <= _MOST_BYTES
         is_quicker = self.is_partitioned or self.splitting is None
@@ -68,8 +66,7 @@ class Writing(NamedTuple):
         """Rows of the messages table for *messages* with the columns *given*, and how tasks write them (None: Spark's
         writer does).
 
-        A payload above the largest fails the job. Columns that were not given stay out of the files.
-        """
+        A payload above the largest fails the job. Columns that were not given stay out of the files."""
         has_keys = bool(given & {*MESSAGE_KEYS})
         if has_keys and (self.sort_by_key or self.scheme is HashingScheme.Murmur3_32Hash):
             messages, given = _with_sticky_key_hash(messages, given), {*given, HASH}

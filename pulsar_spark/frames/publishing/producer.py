@@ -5,8 +5,7 @@ checkpoint stores, and the batch id. A crash before the commit leaves only files
 
 **Backlog quota** (3.30), checked before anything is written: :class:`ProducerBlockedQuotaExceededException` if the
 policy refuses producers, :class:`ProducerBlockedQuotaExceededError` after they waited for the send timeout. A committed
-transaction is not checked again.
-"""
+transaction is not checked again."""
 
 import os
 import re
@@ -238,8 +237,7 @@ def publish_stream(
     *options* are those of :func:`publish`. Each micro-batch is the transaction (*app_id*, batch id); by default
     *app_id* is the query's id, which its checkpoint stores. A restart with the same checkpoint publishes nothing twice.
     Give an *app_id* to continue with a new checkpoint, but never use one with two checkpoints at a time. Through Spark
-    Connect an *app_id* is required.
-    """
+    Connect an *app_id* is required."""
     refused = {"app_version", "publish_id"} & set(options)
     if refused:
         raise InvalidConfiguration(f"{sorted(refused)} cannot be set for a stream: each micro-batch has its own")

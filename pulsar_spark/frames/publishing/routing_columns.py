@@ -1,8 +1,7 @@
 """The partition of a message as a column, by the rules of ``protocol.topics.routing``.
 
 Messages without a key go round robin, from a different partition in each task. Java computes ``JavaStringHash``,
-Spark's expressions ``Murmur3_32Hash`` (see transforms.key_hashes), a Python worker ``BoostHash``.
-"""
+Spark's expressions ``Murmur3_32Hash`` (see transforms.key_hashes), a Python worker ``BoostHash``."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -34,8 +33,7 @@ def routed(messages: DataFrame, columns: set[str], partitions: Sequence[int], sc
     """*messages*, which have the message *columns*, with their ``partition``, one of *partitions*.
 
     With Murmur3, messages with keys have ``sticky_key_hash``. A given partition elsewhere fails the job that writes;
-    null counts as not given.
-    """
+    null counts as not given."""
     if len(partitions) == 1:
         partition = F.lit(partitions[0])
     else:

@@ -1,8 +1,7 @@
 """Find which chunks of a topic make up messages: group their rows, without payloads, by uuid in Spark.
 
 The ends of each message are known, and a group counts only if it begins and ends there. So a message with a deleted or
-lost chunk is not found. The driver reads the rows between the ends, a limited number at a time.
-"""
+lost chunk is not found. The driver reads the rows between the ends, a limited number at a time."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -32,8 +31,7 @@ def grouped_parts(
 ) -> list[Parts]:
     """The chunks of the messages *units* in the topic's current table; none for incomplete ones.
 
-    *spans_of* gives the runs of a partition. *with_sizes* also reads payloads for their sizes, and keeps small ones.
-    """
+    *spans_of* gives the runs of a partition. *with_sizes* also reads payloads for their sizes, and keeps small ones."""
     columns = (*GROUPED, *_OF_PAYLOADS) if with_sizes else GROUPED
     room = Room(_KEPT_BYTES) if with_sizes else None
     found: dict[int, dict[int, np.ndarray]] = {partition: {} for partition in units}

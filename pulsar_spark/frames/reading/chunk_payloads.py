@@ -3,8 +3,7 @@
 The chunks of each message (see chunk_groups) and the row of its last one (see last_chunks) are known before, so
 payloads are not shuffled, and are read only if needed. A message that cannot be joined, for instance because a chunk
 was deleted meanwhile, is an error of its own; chunks that OPTIMIZE moved are found. A filter on the payload makes Spark
-read it twice.
-"""
+read it twice."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -53,8 +52,7 @@ class Sizes(NamedTuple):
 class Parts(NamedTuple):
     """Chunks in *partition*: their positions, those of their messages' last chunks, and *sizes* if they were read.
 
-    *payloads* are kept only if small.
-    """
+    *payloads* are kept only if small."""
 
     partition: int
     positions: np.ndarray
@@ -100,8 +98,7 @@ def with_payloads(
     for *columns*, with the whole ``payload`` or :data:`PAYLOAD_ERROR`.
 
     *spans_of* gives the runs of a partition. *many* gives these rows as a frame, if they are too many for the driver
-    (see last_chunks).
-    """
+    (see last_chunks)."""
     names = names_of(columns)
     read = list(dict.fromkeys([*names[:-4], SIZE]))
     lasts = {each.partition: np.unique(each.lasts) for each in parts}

@@ -35,8 +35,7 @@ def read_last_chunks(
     """The chunks at positions *lasts*, by partition, with the columns of :func:`names_of` except the payload.
 
     None if they are too many, or *columns* has others than messages have. *redelivery_counts* are by partition and
-    position, by default 0.
-    """
+    position, by default 0."""
     wanted = names_of(columns)
     own = [name for name in wanted[:-4] if name not in ("payload", *_PLACE)]
     if sum(map(len, lasts.values())) > MOST_ROWS or not {*own} <= {*MESSAGES.schema.names}:

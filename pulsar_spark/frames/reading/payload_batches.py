@@ -1,8 +1,7 @@
 """Shared by publishing and reading payloads in Spark: key readers in tasks, and arrays of limited size.
 
 A frame's plan is shown, logged and sent around, so it never holds keys: only paths, or a function that makes a reader,
-once in each task.
-"""
+once in each task."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum

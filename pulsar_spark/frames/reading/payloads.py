@@ -56,8 +56,7 @@ class Decoding(NamedTuple):
 
         *messages* have ``payload`` and :data:`ENCODING_COLUMNS`, which become null for plain payloads. An unreadable
         payload is null with an error. With *keeps_stored*, or CONSUME if it cannot be decrypted, it stays as stored
-        without one. An error of a row without a payload is kept.
-        """
+        without one. An error of a row without a payload is kept."""
         encoded = F.col("compression").isNotNull() | F.col("encryption_keys").isNotNull()
         plain = messages.withColumn(
             "plain", self._function()(*(F.when(encoded, F.col(name)) for name in ("payload", *ENCODING_COLUMNS)))
@@ -160,8 +159,8 @@ def decode_payloads(
 
     With *crypto_failure_action* DISCARD, rows that cannot be decrypted are left out. With CONSUME they stay as stored,
     with their ``encryption_keys``, ``encryption_param`` and ``compression``, which are null for plain payloads. Put
-    chunks together first (``read_messages``, ``transforms.chunks``), because a chunk is a piece of an encoded payload.
-    """
+    chunks together first (``read_messages``, ``transforms.chunks``), because a chunk is a piece of an encoded
+    payload."""
     missing = {"payload", *ENCODING_COLUMNS} - set(messages.columns)
     if "payload" in missing:
         raise InvalidConfiguration(f"the frame has no column 'payload', only {messages.columns}: select it, too")
@@ -177,8 +176,7 @@ def register_plain_payload(
     encryption_algo, encryption_param)`` in the session *spark*, under the given *name*.
 
     It returns the decompressed and decrypted payload of a row of a topic's table, null if that cannot be read. It
-    decrypts with the keys of *crypto_key_reader*.
-    """
+    decrypts with the keys of *crypto_key_reader*."""
     decoding = Decoding.checked(crypto_key_reader, ConsumerCryptoFailureAction.FAIL)
 
     def plain_payload(

@@ -1,8 +1,7 @@
 """Read a topic's messages as a frame, one row each, with positions.
 
 Unlike ``spark.read`` of the table, chunked messages are put together. Positions are given whether or not a broker has
-numbered the entries yet.
-"""
+numbered the entries yet."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -55,8 +54,7 @@ def read_messages(
     ``payload_error``.
 
     With *is_read_compacted* the result has only the messages that compaction kept (see :meth:`Admin.compact`), trimmed
-    or not, and every message published since.
-    """
+    or not, and every message published since."""
     decoding = Decoding.checked(crypto_key_reader, crypto_failure_action)
     layout = layout_for_frames(spark, root)
     found, partitions = resolve_topic(layout, topic)
@@ -107,8 +105,7 @@ def messages_at(
 
     Limited to *partitions* or *ranges* of positions, if given; rows are as :func:`read_pieces` gives them. Chunks are
     looked up in the current table, so a chunked message with a deleted or lost chunk has no row. A message that cannot
-    be put together, or a lost entry that may have been a chunk, has no payload, and :data:`PAYLOAD_ERROR` says why.
-    """
+    be put together, or a lost entry that may have been a chunk, has no payload, and :data:`PAYLOAD_ERROR` says why."""
     known, lost = ledgers_until(layout, topic, version), LostEntries(topic)
     wanted = _find_pieces(topic, known, lost, partitions, ranges)
     found: list[DataFrame] = []

@@ -46,8 +46,7 @@ def to_delta(
     *transform* turns the messages into the rows to write. The messages have ``partition``, ``position`` and the columns
     that ``consume`` asks for. The table is created with the schema of these rows. *name* identifies the sink if several
     write to one table. Use one sink for one topic and subscription. :class:`OperationNotSupported` is raised for a path
-    in an object store.
-    """
+    in an object store."""
     return DeltaSink(path, name, transform)
 
 

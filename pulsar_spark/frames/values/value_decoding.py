@@ -24,8 +24,7 @@ _Read = Callable[[bytes, int | None], Any]
 class ValueDecoder:
     """Decodes payloads into values of the schema *info*, or errors; create it in the worker.
 
-    *writers* are the schemas of the versions that wrote, which Avro needs.
-    """
+    *writers* are the schemas of the versions that wrote, which Avro needs."""
 
     def __init__(self, info: SchemaInfo, writers: Mapping[int, SchemaInfo]):
         self._read = _json_read(info) if info.schema_type() is SchemaType.JSON else _avro_read(info, writers)

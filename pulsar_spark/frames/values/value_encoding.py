@@ -29,8 +29,7 @@ _NO_UTF8 = "column 'value' has a text that is not valid UTF-8"
 def with_payloads(frame: DataFrame, schema: Schema | None) -> DataFrame:
     """*frame* with ``payload`` instead of ``value``, encoded by *schema*; unchanged without a schema.
 
-    A null value is a null payload. :class:`InvalidMessage` if the values do not fit the schema.
-    """
+    A null value is a null payload. :class:`InvalidMessage` if the values do not fit the schema."""
     if schema is None:
         return frame
     if not isinstance(schema, Schema):

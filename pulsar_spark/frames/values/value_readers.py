@@ -19,8 +19,7 @@ _MARK = "pulsar_spark"
 def avro_reader(kind: AvroType, is_marked: bool) -> Reader | None:
     """A function that converts values from ``fastavro``; None if nothing is to convert.
 
-    With *is_marked*, numbers in unions come with their kind (:func:`marked`), and named types with their name.
-    """
+    With *is_marked*, numbers in unions come with their kind (:func:`marked`), and named types with their name."""
     inner = _avro_reader(kind, is_marked)
     if is_marked and not (kind.kind == "union" and len(members(kind)) > 1):
         return lambda value: _read(value[1] if type(value) is tuple else value, inner)

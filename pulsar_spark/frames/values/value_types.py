@@ -2,8 +2,7 @@
 
 A union of null and one type has that type; int and long become a bigint, float and double a double. Other unions are a
 struct of ``member0``, ``member1``..., one of them not null. ``time-millis`` is an int; uuids and enumeration symbols
-are texts. In JSON, bytes are texts.
-"""
+are texts. In JSON, bytes are texts."""
 
 import json
 import re
@@ -49,8 +48,7 @@ _WIDER = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "d
 def column_type(info: SchemaInfo) -> pa.DataType:
     """The column type of an AVRO or JSON schema; in JSON, bytes are texts.
 
-    :class:`InvalidConfiguration` if it has none, as a JSON schema that is not a record.
-    """
+    :class:`InvalidConfiguration` if it has none, as a JSON schema that is not a record."""
     kind = parse_definition(info.schema())
     found = arrow_type(kind)
     if info.schema_type() is SchemaType.JSON:

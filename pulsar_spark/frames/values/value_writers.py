@@ -1,8 +1,7 @@
 """Convert values of a column to what a schema stores, field by field.
 
 A column type is accepted if none of its values can lose anything, and also in stored form, such as an int for a date.
-Fields are matched by name. Values that do not fit, such as a forbidden null, fail with the field's name.
-"""
+Fields are matched by name. Values that do not fit, such as a forbidden null, fail with the field's name."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -49,8 +48,7 @@ class Misfit(ValueError):
 class Place(NamedTuple):
     """A field: its *path* below the column, and the *form* in which it is written.
 
-    A writer for *is_strict* also checks what ``fastavro`` refuses without naming the field.
-    """
+    A writer for *is_strict* also checks what ``fastavro`` refuses without naming the field."""
 
     form: SchemaType
     is_strict: bool
@@ -66,8 +64,7 @@ class Place(NamedTuple):
 def value_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | None:
     """A function that converts values of a column of the type *given*, nulls included; None if nothing is to convert.
 
-    :class:`InvalidMessage` if such a column can lose something.
-    """
+    :class:`InvalidMessage` if such a column can lose something."""
     may_be_null = kind.kind == "null" or any(each.kind == "null" for each in kind.branches if kind.kind == "union")
     inner = None if isinstance(given, T.NullType) else _writer(given, kind, place)
     if may_be_null:

@@ -1,8 +1,7 @@
 """Decode message payloads into a typed column, with the schemas that the topic keeps.
 
 Spark itself reads JSON of plain types; Python workers read the rest, Avro with the schema that wrote it. An unreadable
-value is null with an error. Column types are in value_types.
-"""
+value is null with an error. Column types are in value_types."""
 
 import json
 import os
@@ -42,8 +41,7 @@ def decode_values(
     for STRING. Fields have the types that ``from_avro`` gives them, such as DATE, TIMESTAMP and DECIMAL; a union of
     several types is a struct of ``member0``, ``member1``... An AVRO message without a schema version is read with that
     schema. A value that cannot be read is null and has a ``value_error``. :class:`IncompatibleSchema` is raised if
-    there is no schema, :class:`InvalidConfiguration` if the schema has no column type.
-    """
+    there is no schema, :class:`InvalidConfiguration` if the schema has no column type."""
     check_frame(messages, "messages")
     layout = Layout(root)
     found, _ = resolve_topic(layout, topic)

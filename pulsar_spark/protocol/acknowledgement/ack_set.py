@@ -1,8 +1,7 @@
 """Ack sets: which messages of a batch are still unacknowledged, as Pulsar sends and stores them.
 
-Rule (semantics 3.3): signed 64-bit words, low bit first, a set bit = unacknowledged, without zero words at the end.
-The empty tuple acknowledges the entry. For a whole entry (None, in tables null) start from :func:`full`.
-"""
+Rule (semantics 3.3): signed 64-bit words, low bit first, a set bit = unacknowledged, without zero words at the end. The
+empty tuple acknowledges the entry. For a whole entry (None, in tables null) start from :func:`full`."""
 
 from collections.abc import Iterable
 from itertools import islice

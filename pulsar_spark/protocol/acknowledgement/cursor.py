@@ -1,8 +1,7 @@
 """A cursor's state as ranges of positions, and the arithmetic of mark-delete.
 
-Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged; ranges above
-it give the state of entries. Positions from the read position on, outside ranges, were never delivered.
-"""
+Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged; ranges above it
+give the state of entries. Positions from the read position on, outside ranges, were never delivered."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -16,25 +15,24 @@ UNREAD = "unread"
 DEAD = "dead"
 """Entries given back too often, in the plan; once their letters are due they count as acknowledged."""
 DELIVERY_ROUND = "delivery_round"
-"""Property of an acknowledgement: it includes only the positions that this round delivered to the consumer and
-that are still pending there. Deliveries of Key_Shared need it, because others' entries lie between."""
+"""Property of an acknowledgement: it includes only the positions that this round delivered to the consumer and that are
+still pending there. Deliveries of Key_Shared need it, because others' entries lie between."""
 
 IS_UNSEEN = "is_unseen"
-"""Property of a negative acknowledgement: "true" if the application saw none of its entries, as they came too
-early for the order of a key. They come again at once, uncounted."""
+"""Property of a negative acknowledgement: "true" if the application saw none of its entries, as they came too early for
+the order of a key. They come again at once, uncounted."""
 
 UNSEEN = {IS_UNSEEN: "true"}
 """The properties of a request with :data:`IS_UNSEEN` alone."""
 
 SINCE_ROUND = "since_round"
-"""Property of a request to redeliver all: only deliveries of this round from the request's ``first`` place on,
-and of later rounds, none of which the application saw (see :data:`IS_UNSEEN`)."""
+"""Property of a request to redeliver all: only deliveries of this round from the request's ``first`` place on, and of
+later rounds, none of which the application saw (see :data:`IS_UNSEEN`)."""
 
 
 class Range(NamedTuple):
     """Entries first..last in one status; ``due_time`` in microseconds since 1970 (UTC). Attributes that do not apply
-    are None. ``entries`` counts those it means, if not all.
-    """
+    are None. ``entries`` counts those it means, if not all."""
 
     first: int
     last: int

@@ -1,11 +1,10 @@
 """The states of an entry on a subscription, and every transition between them, as data.
 
-Events of a round come in this order: seek, acknowledgements, returns, read, delivery. Cumulative acknowledgement,
-skip, clear backlog, time to live, trimming and putting off (0.27, 4.23) acknowledge entries. The redelivery count
-(0.20) and a batch's indexes (0.23) are apart. A chunked message is the entry that completes it (1.11).
+Events of a round come in this order: seek, acknowledgements, returns, read, delivery. Cumulative acknowledgement, skip,
+clear backlog, time to live, trimming and putting off (0.27, 4.23) acknowledge entries. The redelivery count (0.20) and
+a batch's indexes (0.23) are apart. A chunked message is the entry that completes it (1.11).
 
-Tests compare the table with the round, its plain twin and the reference broker.
-"""
+Tests compare the table with the round, its plain twin and the reference broker."""
 
 from typing import NamedTuple
 
@@ -55,8 +54,7 @@ ALWAYS = ""
 
 class Transition(NamedTuple):
     """An *event* moves an entry from *state* to *next_state* if *guard* is true; *rule* is its number in the semantics
-    sheet.
-    """
+    sheet."""
 
     state: str
     event: str

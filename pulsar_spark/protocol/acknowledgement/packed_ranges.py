@@ -1,8 +1,7 @@
 """Ranges of a cursor in columns: 17 or 18 bytes each, where a
 :class:`~pulsar_spark.protocol.acknowledgement.cursor.Range` takes two hundred.
 
-The fields beside the ends (the *tail*) are kept once, in a shared list.
-"""
+The fields beside the ends (the *tail*) are kept once, in a shared list."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

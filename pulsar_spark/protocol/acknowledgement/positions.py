@@ -1,7 +1,6 @@
 """Sets of positions, as disjoint ranges in order.
 
-Rule: LongPairRangeSet of ManagedCursorImpl. Adding and looking up take a binary search each.
-"""
+Rule: LongPairRangeSet of ManagedCursorImpl. Adding and looking up take a binary search each."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,9 +1,8 @@
 """How many incomplete chunked messages a consumer keeps, and for how long.
 
 Rule: semantics 1.14, 1.15 (ConsumerImpl: maxPendingChunkedMessage, autoAckOldestChunkedMessageOnQueueFull,
-expireTimeOfIncompleteChunkedMessage). At each chunk 0 the oldest messages above the limit are evicted:
-acknowledged, or withheld from this consumer.
-"""
+expireTimeOfIncompleteChunkedMessage). At each chunk 0 the oldest messages above the limit are evicted: acknowledged, or
+withheld from this consumer."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping

@@ -109,8 +109,7 @@ class Open(NamedTuple):
 
 class Judged(NamedTuple):
     """The :class:`Verdict` of each row, and for TAKEN or COMPLETES the row of chunk 0 (-1: before the rows). ``left``
-    is the state afterwards.
-    """
+    is the state afterwards."""
 
     verdicts: np.ndarray
     openers: np.ndarray
@@ -174,8 +173,8 @@ WRONG_SIZE = "its chunks have %d bytes%s together, and one of them gives the mes
 
 
 def wrong_size(payload_bytes: int, stated_sizes: Iterable[int | None], *, is_whole: bool = True) -> str | None:
-    """Why *payload_bytes* of chunks contradict one of their *stated_sizes* (``total_chunk_msg_size``; null: none).
-    None if they agree, or may once more chunks come.
+    """Why *payload_bytes* of chunks contradict one of their *stated_sizes* (``total_chunk_msg_size``; null: none). None
+    if they agree, or may once more chunks come.
 
     >>> wrong_size(4, {4, None}), wrong_size(4, {9}, is_whole=False)
     (None, None)
@@ -189,8 +188,8 @@ def wrong_size(payload_bytes: int, stated_sizes: Iterable[int | None], *, is_who
 
 
 def parts_of(chunk_ids: np.ndarray, num_chunks: np.ndarray) -> np.ndarray:
-    """Rows, in chunk order, of the message that the last row of one group completes; empty if none. Rows are ordered
-    by position.
+    """Rows, in chunk order, of the message that the last row of one group completes; empty if none. Rows are ordered by
+    position.
 
     >>> parts_of(np.array([0, 0, 1, 1, 2]), np.full(5, 3)).tolist()
     [1, 2, 4]

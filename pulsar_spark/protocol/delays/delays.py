@@ -1,7 +1,6 @@
 """Delayed entries: which entries wait for their deliver time, and the order in which they come due.
 
-Rule: semantics 5 with decisions 0.21 and 0.24. Numbering decides once whether an entry is *delayed*.
-"""
+Rule: semantics 5 with decisions 0.21 and 0.24. Numbering decides once whether an entry is *delayed*."""
 
 from collections.abc import Sequence
 
@@ -38,9 +37,9 @@ def whole_ms(times: np.ndarray) -> np.ndarray:
 
 
 def are_delayed(times: np.ndarray, delayed_after: int | np.ndarray | None) -> np.ndarray:
-    """Which entries of a run belong to the delay index, by deliver time and the run's ``delayed_after``
-    (microseconds). A deliver time in the past at numbering does not count (5.2). Without ``delayed_after`` none
-    does: an earlier release numbered the run.
+    """Which entries of a run belong to the delay index, by deliver time and the run's ``delayed_after`` (microseconds).
+    A deliver time in the past at numbering does not count (5.2). Without ``delayed_after`` none does: an earlier
+    release numbered the run.
 
     >>> are_delayed(np.array([11, 10]), 10).tolist(), are_delayed(np.array([11]), None).tolist()
     ([True, False], [False])
@@ -64,8 +63,8 @@ MAX_NUM_BUCKETS = 20
 
 def buckets_to_merge(entries: Sequence[int], first_times: Sequence[int | None]) -> tuple[int, int] | None:
     """Which neighbouring buckets of a topic to merge, as (first, last): the window of four (else three, else two) with
-    the fewest entries, then the earliest due (5.14; there, a later window must also be due earlier). *first_times*
-    are the first deliver times left; windows exclude buckets with None (empty, or being merged).
+    the fewest entries, then the earliest due (5.14; there, a later window must also be due earlier). *first_times* are
+    the first deliver times left; windows exclude buckets with None (empty, or being merged).
 
     >>> buckets_to_merge([9, 1, 1, 1, 1, 9], [0, 1, 2, 3, 4, 5])
     (1, 4)

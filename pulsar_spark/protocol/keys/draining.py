@@ -1,10 +1,9 @@
 """Key_Shared: which hashes wait, so that the order of a key holds when its owner changes or an entry comes back.
 
-A hash *drains*, and is not delivered, while a consumer other than its owner has entries of it (semantics 2.41,
-PIP-379, DrainingHashesTracker; golden l); this is derived, never counted (0.29). Entries also wait for an earlier
-entry of their hash that was given back (0.22, against 2.37). With ``allow_out_of_order_delivery`` (2.35) none
-waits. :class:`RecentlyJoined` is the rule of 3.2.3 (2.32-2.34).
-"""
+A hash *drains*, and is not delivered, while a consumer other than its owner has entries of it (semantics 2.41, PIP-379,
+DrainingHashesTracker; golden l); this is derived, never counted (0.29). Entries also wait for an earlier entry of their
+hash that was given back (0.22, against 2.37). With ``allow_out_of_order_delivery`` (2.35) none waits.
+:class:`RecentlyJoined` is the rule of 3.2.3 (2.32-2.34)."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
@@ -14,8 +13,7 @@ import numpy as np
 
 class Waits(Protocol):
     """Which entries are not delivered to the owner of their hash yet. *hashes* matter only if
-    :attr:`depends_on_hashes`.
-    """
+    :attr:`depends_on_hashes`."""
 
     @property
     def depends_on_hashes(self) -> bool: ...
@@ -39,9 +37,8 @@ class NothingWaits:
 
 
 class Out(NamedTuple):
-    """Entries that are out, as parallel arrays: hashes, positions, whether a consumer other than the owner has
-    them (else they were given back and wait), and when they came due (None: all waited for no time).
-    """
+    """Entries that are out, as parallel arrays: hashes, positions, whether a consumer other than the owner has them
+    (else they were given back and wait), and when they came due (None: all waited for no time)."""
 
     hashes: np.ndarray
     positions: np.ndarray
@@ -88,9 +85,8 @@ def _is_in(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 class RecentlyJoined:
     """The rule of 3.2.3: consumers that joined while entries were out get only earlier ones. *limits* maps them, in
-    order of joining, to the place after everything handed out then; the first of these places applies. (Pulsar's
-    limit per consumer amounts to the same.)
-    """
+    order of joining, to the place after everything handed out then; the first of these places applies. (Pulsar's limit
+    per consumer amounts to the same.)"""
 
     depends_on_hashes = False
 

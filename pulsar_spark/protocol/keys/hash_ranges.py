@@ -1,8 +1,7 @@
 """Ranges of sticky-key hashes: who owns which, for one hash or for many at once.
 
-An axis maps hashes to *slots* (the hash modulo 65536), to themselves on the ring before 4.0, or to slots from 1 in
-4.0 (semantics 2.23, 2.27, 2.28). Entries of a hash without an owner wait (2.31).
-"""
+An axis maps hashes to *slots* (the hash modulo 65536), to themselves on the ring before 4.0, or to slots from 1 in 4.0
+(semantics 2.23, 2.27, 2.28). Entries of a hash without an owner wait (2.31)."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,9 +38,8 @@ HASHES = Axis(MAX_HASH + 1, 0)
 
 
 class OwnedRange(NamedTuple):
-    """Places *start* to *end*, inclusive, of *consumer_id* (or another owner). If shared, it owns hashes with
-    remainder *share* modulo *sharers*.
-    """
+    """Places *start* to *end*, inclusive, of *consumer_id* (or another owner). If shared, it owns hashes with remainder
+    *share* modulo *sharers*."""
 
     start: int
     end: int

@@ -1,8 +1,7 @@
 """Owners of hashes in rows, from which a new broker restores the exact selector.
 
-Rows keep name, request and ranges of each consumer, in order of joining; for the ring of 4.0
-:func:`kept_properties` adds the points a consumer did not get, and its index among consumers of its name.
-"""
+Rows keep name, request and ranges of each consumer, in order of joining; for the ring of 4.0 :func:`kept_properties`
+adds the points a consumer did not get, and its index among consumers of its name."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

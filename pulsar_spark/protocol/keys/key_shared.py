@@ -1,9 +1,8 @@
 """The rules of a Key_Shared subscription: what consumers request, what the first one fixes, and who joined recently.
 
-Rules: KeySharedMeta, PersistentSubscription.addConsumer, PersistentStickyKeyDispatcherMultipleConsumers; semantics
-2.4, 2.29, 2.32-2.35, 0.4, 0.11, 0.22. They hold until the last consumer leaves. Other modes or orders are refused,
-as in 4.0; the classic implementation accepts them, as 3.2.3.
-"""
+Rules: KeySharedMeta, PersistentSubscription.addConsumer, PersistentStickyKeyDispatcherMultipleConsumers; semantics 2.4,
+2.29, 2.32-2.35, 0.4, 0.11, 0.22. They hold until the last consumer leaves. Other modes or orders are refused, as in
+4.0; the classic implementation accepts them, as 3.2.3."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -39,8 +38,7 @@ class KeySharedMeta(NamedTuple):
 
 class KeySharedRules(NamedTuple):
     """The rules while consumers are connected: mode and order of the first consumer, the rest from policies at that
-    time, whose names end like the fields.
-    """
+    time, whose names end like the fields."""
 
     mode: str = AUTO_SPLIT
     allows_out_of_order: bool = False

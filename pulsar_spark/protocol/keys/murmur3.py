@@ -1,7 +1,6 @@
 """Murmur3 (x86, 32 bits, seed 0) of many keys at once, as ``mmh3`` computes it.
 
-Keys with equally many whole words are hashed together, the rest padded with zeros. Long keys go to ``mmh3``.
-"""
+Keys with equally many whole words are hashed together, the rest padded with zeros. Long keys go to ``mmh3``."""
 
 from itertools import pairwise
 

@@ -2,8 +2,7 @@
 
 Rules: semantics 2.24-2.30 and 0.2-0.4, 0.11 (HashRangeAutoSplitStickyKeyConsumerSelector,
 ConsistentHashingStickyKeyConsumerSelector and HashRangeExclusiveStickyKeyConsumerSelector of 3.2.3, and PIP-379 for
-4.0). Before 4.0, consumers of one name share their points on a ring.
-"""
+4.0). Before 4.0, consumers of one name share their points on a ring."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
@@ -102,8 +101,7 @@ class ConsistentHashing:
     """Consistent hashing before 4.0, the default: a hash belongs to the first point at or after it, cyclically.
 
     Point i is the hash of ``name NUL i``. Of consumers on one point, by name, the one at ``hash % count`` owns a
-    hash.
-    """
+    hash."""
 
     members: tuple[Member, ...] = ()
     points: int = POINTS
@@ -133,9 +131,8 @@ class ConsistentHashing:
 class ConsistentHashing4:
     """Consistent hashing from 4.0 on (PIP-379): points are slots 1 to 65535, each owned by the first consumer on it.
 
-    Point i is the slot of ``name NUL index NUL i``, with the lowest free index of that name. ``members`` are
-    (index, consumer) in order of joining.
-    """
+    Point i is the slot of ``name NUL index NUL i``, with the lowest free index of that name. ``members`` are (index,
+    consumer) in order of joining."""
 
     members: tuple[tuple[int, Member], ...] = ()
     points: int = POINTS
@@ -172,8 +169,7 @@ class ConsistentHashing4:
 class Sticky:
     """Ranges that consumers request, without overlap between consumers or, from 4.0 on, within one.
 
-    Before 4.0 a consumer also owns holes between two of its borders; *is_exact* (from 4.0 on) is the ranges alone.
-    """
+    Before 4.0 a consumer also owns holes between two of its borders; *is_exact* (from 4.0 on) is the ranges alone."""
 
     members: tuple[Member, ...] = ()
     is_exact: bool = False
@@ -193,8 +189,7 @@ class Sticky:
 
     def _require_apart(self, member: Member) -> None:
         """In order of start, compare each range with the farthest-reaching ones before it: the newcomer's and the
-        others'.
-        """
+        others'."""
         new_ranges = [(*pair, True, member.label) for pair in member.ranges]
         known_ranges = [(*pair, False, other.label) for other in self.members for pair in other.ranges]
         farthest: dict[bool, tuple[int, int, bool, str]] = {}

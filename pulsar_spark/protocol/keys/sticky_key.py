@@ -1,8 +1,7 @@
 """Sticky keys of entries and their hash, and the hashes by which producers route.
 
 Rules: semantics 2.21-2.23 and 0.1. The hash of a sticky key is Murmur3 (x86, 32 bits, seed 0) without the sign bit.
-Boost's ``hash<std::string>`` depends on its version: this is the one in the ``pulsar`` package's wheels.
-"""
+Boost's ``hash<std::string>`` depends on its version: this is the one in the ``pulsar`` package's wheels."""
 
 import base64
 import binascii
@@ -41,9 +40,9 @@ def sticky_key(
     is_base64: bool | None = False,
     is_ordering_key_base64: bool | None = False,
 ) -> bytes:
-    """The bytes that Key_Shared hashes: the ordering key, even an empty one, else the partition key, else
-    ``NONE_KEY``. *partition_key* is text or its UTF-8 bytes. *is_base64* and *is_ordering_key_base64* mark keys in
-    base64, with optional padding, as in Java; invalid base64 counts as no key.
+    """The bytes that Key_Shared hashes: the ordering key, even an empty one, else the partition key, else ``NONE_KEY``.
+    *partition_key* is text or its UTF-8 bytes. *is_base64* and *is_ordering_key_base64* mark keys in base64, with
+    optional padding, as in Java; invalid base64 counts as no key.
 
     >>> sticky_key("k"), sticky_key("k", ordering_key=b""), sticky_key(None), sticky_key("AQI=", is_base64=True)
     (b'k', b'', b'NONE_KEY', b'\\x01\\x02')

@@ -5,8 +5,7 @@ Messages without a key go unless ``topic_compaction_retain_null_key`` is set (``
 
 Ours: a chunked message is one message, at its last chunk. An empty payload is a tombstone; Pulsar goes by
 ``uncompressed_size``, or else counts the metadata, so tombstones of some clients stay (conformance scenario
-``compaction``).
-"""
+``compaction``)."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

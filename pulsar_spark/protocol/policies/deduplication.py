@@ -1,14 +1,13 @@
 """Deduplication: a message is stored once, however often its producer sends it.
 
-Rule: MessageDeduplication (PIP-6), per producer name and topic partition; a duplicate gets a message id that names
-no entry. Messages stored before deduplication was last switched on do not count. Names are forgotten after
+Rule: MessageDeduplication (PIP-6), per producer name and topic partition; a duplicate gets a message id that names no
+entry. Messages stored before deduplication was last switched on do not count. Names are forgotten after
 :data:`INACTIVITY_TIMEOUT` minutes.
 
-Ours: producers decide, not the broker: each commit holds the highest sequence ids as Delta's transaction
-identifiers (``SetTransaction``), so a crash never separates a message from its number. Messages of a batch are
-judged one by one; Pulsar judges the batch by its first sequence id (Java) or its last (Python, C++), and so loses
-new messages or stores old ones.
-"""
+Ours: producers decide, not the broker: each commit holds the highest sequence ids as Delta's transaction identifiers
+(``SetTransaction``), so a crash never separates a message from its number. Messages of a batch are judged one by one;
+Pulsar judges the batch by its first sequence id (Java) or its last (Python, C++), and so loses new messages or stores
+old ones."""
 
 from collections.abc import Collection, Sequence
 from hashlib import sha256

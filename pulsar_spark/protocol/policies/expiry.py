@@ -2,8 +2,7 @@
 
 Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager, PersistentTopic.checkInactiveSubscriptions; semantics
 3.29-3.31 with 0.26. A delayed entry's time to live starts at its deliver time. Left out: Pulsar's extra half of the
-time to live for the oldest entry, and its imprecise time quota.
-"""
+time to live for the oldest entry, and its imprecise time quota."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -51,8 +50,7 @@ def is_spared(backlog: int) -> bool:
 
 class Activity(NamedTuple):
     """Of a cursor: whether a consumer is connected, and when (microseconds) one last came or left, or the cursor was
-    created.
-    """
+    created."""
 
     is_connected: bool
     last_active: int
@@ -61,8 +59,8 @@ class Activity(NamedTuple):
 def has_expired(cursors: Iterable[Activity], minutes: int, now: int) -> bool:
     """Has a subscription with these *cursors*, one a partition, been idle for more than *minutes* (3.31)?
 
-    Unlike in Pulsar, all partitions expire together; otherwise a returning consumer would miss entries where its
-    cursor is gone.
+    Unlike in Pulsar, all partitions expire together; otherwise a returning consumer would miss entries where its cursor
+    is gone.
 
     >>> has_expired([Activity(False, 0)], 1, 60_000_001)
     True
@@ -131,8 +129,7 @@ def holds_producers(is_over: Iterable[bool], quota_policy: str) -> bool:
 
 class Retention(NamedTuple):
     """How long acknowledged entries are kept: 0 = no limit of that kind, both 0 = not at all, -1 = for ever. The first
-    limit reached decides.
-    """
+    limit reached decides."""
 
     seconds: int
     bytes: int

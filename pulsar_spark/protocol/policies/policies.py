@@ -1,8 +1,7 @@
 """Policies: their names and values, and which one applies to a topic.
 
-A topic's policy precedes its namespace's, then the root's (:data:`BROKER`, like ``broker.conf``), then the default.
-The broker's own notes are stored among them, under reserved names. See protocol.policies.expiry for expiry and quotas.
-"""
+A topic's policy precedes its namespace's, then the root's (:data:`BROKER`, like ``broker.conf``), then the default. The
+broker's own notes are stored among them, under reserved names. See protocol.policies.expiry for expiry and quotas."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,16 +18,16 @@ DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS, DELAYED_DELIVERY_MAX_DELAY_MS
     "delayed_delivery_tick_ms",
     "delayed_delivery_max_delay_ms",
 )
-"""Policies of delayed delivery: whether it is active, the least time between rounds for due messages alone, and
-the longest delay, 0 for no limit (:func:`max_delay_ms`)."""
+"""Policies of delayed delivery: whether it is active, the least time between rounds for due messages alone, and the
+longest delay, 0 for no limit (:func:`max_delay_ms`)."""
 
 HOUSEKEEPING, HISTORY_SECONDS, TIME_TRAVEL_SECONDS = (
     "housekeeping",
     "history_retention_seconds",
     "time_travel_retention_seconds",
 )
-"""Policies of housekeeping: whether a broker does it automatically, and how long it keeps old rounds and
-requests, and files and log entries of older versions."""
+"""Policies of housekeeping: whether a broker does it automatically, and how long it keeps old rounds and requests, and
+files and log entries of older versions."""
 
 SCHEMA_COMPATIBILITY_STRATEGY, ALLOW_AUTO_UPDATE_SCHEMA, SCHEMA_VALIDATION_ENFORCED = (
     "schema_compatibility_strategy",
@@ -90,11 +89,11 @@ POLICIES: dict[str, int | str] = {
     ALLOW_AUTO_UPDATE_SCHEMA: 1,
     SCHEMA_VALIDATION_ENFORCED: 0,
 }
-"""Policies and their defaults; topics precede namespaces, which precede these. 0 is off, except in retention: 0
-is none, -1 for ever. The tick of delayed delivery is the least time between rounds for due messages alone; it
-makes none early (semantics 0.21), and leaves a broker time for the rest. protocol.keys.key_shared explains those of
-Key_Shared; its look-ahead limits are how many messages may wait for redelivery before no new ones are read.
-``max_message_size`` is the bytes of a message in one piece, or of a chunk."""
+"""Policies and their defaults; topics precede namespaces, which precede these. 0 is off, except in retention: 0 is
+none, -1 for ever. The tick of delayed delivery is the least time between rounds for due messages alone; it makes none
+early (semantics 0.21), and leaves a broker time for the rest. protocol.keys.key_shared explains those of Key_Shared;
+its look-ahead limits are how many messages may wait for redelivery before no new ones are read. ``max_message_size`` is
+the bytes of a message in one piece, or of a chunk."""
 
 UNACKED_LIMITS = ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
 """Limits of unacknowledged messages."""
@@ -116,12 +115,12 @@ DEDUPLICATION_SINCE = "deduplication_since"
 """A fact: the number of the round in which an owner's deduplication was last switched on."""
 
 DEDUPLICATION_GOES_ON = "deduplication_goes_on"
-"""A fact about an owner whose policy was removed while it was on, and that is still deduplicated by its
-namespace or the root: since when theirs is on, which does not count here."""
+"""A fact about an owner whose policy was removed while it was on, and that is still deduplicated by its namespace or
+the root: since when theirs is on, which does not count here."""
 
 BROKER, BROKER_BLOCKED = "broker", "broker_dispatching_blocked"
-"""The owner of policies for a whole root; and a fact about it: whether all its subscriptions together have too
-many unacknowledged messages (protocol.subscriptions.unacked_limit)."""
+"""The owner of policies for a whole root; and a fact about it: whether all its subscriptions together have too many
+unacknowledged messages (protocol.subscriptions.unacked_limit)."""
 
 MOST_INT32 = (1 << 31) - 1
 _MOST = {
@@ -208,8 +207,7 @@ def policy_owners(topic: str) -> tuple[str, str, str]:
 
 def set_policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) -> str | None:
     """The policy set on the topic, else its namespace, else the root, else None. *policies* are texts by owner and
-    name.
-    """
+    name."""
     return next((policies[owner, name] for owner in policy_owners(topic) if (owner, name) in policies), None)
 
 

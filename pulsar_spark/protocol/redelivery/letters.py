@@ -2,8 +2,7 @@
 
 Rules: ConsumerImpl, ConsumerBuilderImpl, RetryMessageUtil; semantics 4.22-4.31 with 0.5 and 0.27. Unlike in Pulsar,
 properties in :data:`SYSTEM_NAMES` are believed only in messages that the system wrote; in others, such as copies of
-letters, they are dropped and the count starts at 1.
-"""
+letters, they are dropped and the count starts at 1."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -53,8 +52,8 @@ _OWN = "property."
 
 
 def is_too_often(times, most):
-    """Is a message returned or put off *times* times dead, with *most* allowed (4.26)? With 0 none dies. Takes
-    integers or columns.
+    """Is a message returned or put off *times* times dead, with *most* allowed (4.26)? With 0 none dies. Takes integers
+    or columns.
 
     >>> is_too_often(3, 3), is_too_often(4, 3), is_too_often(4, 0)
     (False, True, False)
@@ -64,8 +63,7 @@ def is_too_often(times, most):
 
 class ReconsumeLater(NamedTuple):
     """A ``reconsume_later`` request beside its entry: the letter with its final properties, and the message of a
-    batch.
-    """
+    batch."""
 
     letter_topic: str
     properties: Mapping[str, str]
@@ -172,8 +170,7 @@ def origin_properties(
 
 
 def is_letter(topic: str, producer_name: str, sequence_id: int) -> bool:
-    """Did the system write a message of *topic* (without a partition) as a letter? Clients' sequence ids are 0 or
-    more.
+    """Did the system write a message of *topic* (without a partition) as a letter? Clients' sequence ids are 0 or more.
 
     >>> retries = "persistent://public/default/orders-s-RETRY"
     >>> by = "persistent://public/default/orders-s-consumer-RETRY"
@@ -233,8 +230,8 @@ def retry_letter_properties(
     delay_ms: int,
     custom: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Properties of a retry letter (4.24), from *properties* that are believed. Custom ones take precedence, except
-    the system's names.
+    """Properties of a retry letter (4.24), from *properties* that are believed. Custom ones take precedence, except the
+    system's names.
 
     >>> delivery = dict(topic="t", subscription="s", message_id="(1,0,-1,-1)", delay_ms=5)
     >>> found = retry_letter_properties({"RECONSUMETIMES": "1"}, **delivery)

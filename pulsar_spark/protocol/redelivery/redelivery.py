@@ -1,7 +1,6 @@
 """Redelivery backoff: how long an entry waits before it comes again, by its redelivery count.
 
-Rule: MultiplierRedeliveryBackoff (semantics 4.12, 4.17), in whole milliseconds.
-"""
+Rule: MultiplierRedeliveryBackoff (semantics 4.12, 4.17), in whole milliseconds."""
 
 import math
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """Whether values written with one Avro definition can be read with another.
 
-Rule: "Schema Resolution" of the Avro specification, as in Avro 1.11 (``Resolver``), which Pulsar's broker uses.
-There, record names count only inside unions, and an enumeration may lack symbols of the writer.
-"""
+Rule: "Schema Resolution" of the Avro specification, as in Avro 1.11 (``Resolver``), which Pulsar's broker uses. There,
+record names count only inside unions, and an enumeration may lack symbols of the writer."""
 
 import json
 from dataclasses import dataclass, field
@@ -213,8 +212,7 @@ def _unreadable_record(writer: AvroType, reader: AvroType, seen: _Seen) -> str |
 
 def _matching_branch(writer: AvroType, union: AvroType, seen: _Seen) -> AvroType | None:
     """The branch of a reader's union that reads the writer's type: the same kind and name, else a record of the same
-    structure, else the first it promotes to.
-    """
+    structure, else the first it promotes to."""
     alike = [branch for branch in union.branches if branch.kind == writer.kind]
     for branch in alike:
         if not writer.name or writer.name == branch.name or writer.name in branch.aliases:

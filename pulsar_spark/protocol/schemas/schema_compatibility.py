@@ -1,12 +1,11 @@
 """Which schemas a topic accepts beside those it keeps.
 
 Rules: Pulsar's ``SchemaCompatibilityStrategy``, ``SchemaRegistryServiceImpl`` (putSchemaIfAbsent,
-checkConsumerCompatibility) and PIP-44. A consumer's schema must read the latest one, or with BACKWARD_TRANSITIVE
-and FULL_TRANSITIVE fit all. Avro's rules decide on AVRO and JSON; PROTOBUF_NATIVE needs the same message; other
-types always fit. The type may change only with ALWAYS_COMPATIBLE.
+checkConsumerCompatibility) and PIP-44. A consumer's schema must read the latest one, or with BACKWARD_TRANSITIVE and
+FULL_TRANSITIVE fit all. Avro's rules decide on AVRO and JSON; PROTOBUF_NATIVE needs the same message; other types
+always fit. The type may change only with ALWAYS_COMPATIBLE.
 
-Ours: with ALWAYS_INCOMPATIBLE a consumer may use a schema that the topic keeps.
-"""
+Ours: with ALWAYS_INCOMPATIBLE a consumer may use a schema that the topic keeps."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,6 @@
 """The description of a schema: its type, name and definition.
 
-Types have the numbers of Pulsar's ``SchemaType``. Topics keep only schemas that say how bytes become values.
-"""
+Types have the numbers of Pulsar's ``SchemaType``. Topics keep only schemas that say how bytes become values."""
 
 from pulsar_spark.protocol.numbered import Numbered
 

@@ -1,10 +1,8 @@
 """Failover: the order of a subscription's consumers, and which of them is active.
 
-Rules: AbstractDispatcherSingleActiveConsumer, semantics 2.7-2.10. Order is by priority level, of which only the
-best takes part, then by name as in Java (UTF-16 code units), then by joining. Partition i goes to the i-th
-consumer, modulo their number; other topics are placed on a hash ring. A consumer that takes over waits first
-(2.11).
-"""
+Rules: AbstractDispatcherSingleActiveConsumer, semantics 2.7-2.10. Order is by priority level, of which only the best
+takes part, then by name as in Java (UTF-16 code units), then by joining. Partition i goes to the i-th consumer, modulo
+their number; other topics are placed on a hash ring. A consumer that takes over waits first (2.11)."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -36,8 +34,8 @@ def sort_consumers(consumers: Sequence[Consumer]) -> list[Consumer]:
 
 
 def active_consumer(consumers: Sequence[Consumer], *, partition_index: int, topic_name: str) -> Consumer | None:
-    """The consumer that receives, None without any. *partition_index* is -1 on a topic without partitions,
-    *topic_name* its full name.
+    """The consumer that receives, None without any. *partition_index* is -1 on a topic without partitions, *topic_name*
+    its full name.
 
     >>> both = [Consumer("1", "a"), Consumer("2", "b")]
     >>> active_consumer(both, partition_index=3, topic_name="persistent://public/default/t-partition-3").name
@@ -64,8 +62,7 @@ def takeover_pause_ms(subscription_type: str, delay_ms: int) -> int | None:
 
 def _nearest_on_ring(best: list[Consumer], topic_name: str) -> Consumer:
     """The consumer of the first point at or after the topic's, cyclically. If points coincide, the later consumer
-    wins.
-    """
+    wins."""
     ring = {
         sticky_key_hash(f"{consumer.name}{i}".encode()): consumer
         for consumer in best

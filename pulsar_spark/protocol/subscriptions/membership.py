@@ -1,8 +1,7 @@
 """Who may join a subscription and end it, its type, and leases of consumers.
 
 Rules: PersistentSubscription.addConsumer, AbstractDispatcherSingleActiveConsumer, Consumer; semantics 2.1-2.3,
-2.7-2.10. Leases replace Pulsar's liveness check. Instants are microseconds by the broker's clock.
-"""
+2.7-2.10. Leases replace Pulsar's liveness check. Instants are microseconds by the broker's clock."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping

@@ -1,13 +1,12 @@
 """Permits: how many messages a consumer requests on one topic partition, and when.
 
-Rule: ConsumerImpl.increaseAvailablePermits, semantics 4.1, 4.3 and 0.7. The client first requests a queue full,
-then what left the queue, once that is half of it. With queue size 0, each waiting call has one permit.
+Rule: ConsumerImpl.increaseAvailablePermits, semantics 4.1, 4.3 and 0.7. The client first requests a queue full, then
+what left the queue, once that is half of it. With queue size 0, each waiting call has one permit.
 
-A round brings at most one queue, so the queue grows fourfold, up to ``most``, if a round finds it empty and brings
-at least half of it; again once a queue full was taken. It shrinks to two seconds' worth of taken messages
+A round brings at most one queue, so the queue grows fourfold, up to ``most``, if a round finds it empty and brings at
+least half of it; again once a queue full was taken. It shrinks to two seconds' worth of taken messages
 (:meth:`Permits.too_many`). Source: PIP-74, ConsumerBase.expectMoreIncomingMessages and
-ConsumerImpl.updateAutoScaleReceiverQueueHint, which double and shrink by memory.
-"""
+ConsumerImpl.updateAutoScaleReceiverQueueHint, which double and shrink by memory."""
 
 GROWTH = 4
 """The factor by which a queue grows. Each step costs a round; a factor of two would take twice as many."""
@@ -123,8 +122,8 @@ class Permits:
         return self._paid(messages) if self.queue_size else self._wanted
 
     def too_many(self, queued: int) -> int:
-        """How many of the *queued* messages to give back, because the queue shrinks to two seconds' worth; call it
-        once a second.
+        """How many of the *queued* messages to give back, because the queue shrinks to two seconds' worth; call it once
+        a second.
 
         >>> permits = Permits(queue_size=4, most=16)
         >>> permits.queue_size, waits = 16, [0, 16, 16]
@@ -142,8 +141,7 @@ class Permits:
 
     def give_back(self, messages: int) -> int:
         """These waiting messages (possibly none) were given back: permits for them, less what a shrunk queue owes, and
-        for those that left, if due.
-        """
+        for those that left, if due."""
         return self._paid(messages) + self._due_permits()
 
     def _due_permits(self) -> int:

@@ -1,9 +1,8 @@
 """Shared: the order in which consumers of a subscription are offered entries.
 
-Rules: PersistentDispatcherMultipleConsumers and AbstractDispatcherMultipleConsumers.getNextConsumer, semantics 2.14
-and 2.15: the best priority level with an available consumer, round robin within it. A round goes twice round a
-level; each round starts one consumer later (0.28: run lengths are ours).
-"""
+Rules: PersistentDispatcherMultipleConsumers and AbstractDispatcherMultipleConsumers.getNextConsumer, semantics 2.14 and
+2.15: the best priority level with an available consumer, round robin within it. A round goes twice round a level; each
+round starts one consumer later (0.28: run lengths are ours)."""
 
 from collections.abc import Sequence
 from itertools import groupby

@@ -1,9 +1,8 @@
 """The broker's limit of unacknowledged messages, and which subscriptions it blocks.
 
-Rules: BrokerService.checkUnAckMessageDispatching, addUnAckedMessages, blockDispatchersWithLargeUnAckMessages;
-semantics 4.5. Blocked subscriptions get redeliveries only. Instead of Pulsar's 30 s timer, each round measures for
-the next one.
-"""
+Rules: BrokerService.checkUnAckMessageDispatching, addUnAckedMessages, blockDispatchersWithLargeUnAckMessages; semantics
+4.5. Blocked subscriptions get redeliveries only. Instead of Pulsar's 30 s timer, each round measures for the next
+one."""
 
 from typing import NamedTuple
 

@@ -1,8 +1,7 @@
 """Batching: which messages of a producer share an entry.
 
 Rule: BatchMessageContainer and BatchMessageKeyBasedContainer of Pulsar's clients. A delayed message closes the open
-batches and goes alone. A batch of one message is stored as a plain message.
-"""
+batches and goes alone. A batch of one message is stored as a plain message."""
 
 from typing import Generic, TypeVar
 
@@ -28,8 +27,7 @@ class BatchContainer(Generic[M]):
     def add(self, message: M, size: int, key: str | None, now: float) -> list[list[M]]:
         """Put *message* of *size* bytes into its batch; return the batches that this closed, oldest first.
 
-        A message beyond the size limit starts a new batch.
-        """
+        A message beyond the size limit starts a new batch."""
         closed = self.close() if self._messages and self._bytes + size > self._max_bytes else []
         key = key if self._is_key_based else None
         batch = self._batches.get(key)

@@ -2,8 +2,7 @@
 
 Hash and names are Pulsar's: CRC-32 of a topic's full name (``NamespaceBundleFactory.getLongHashCode``), and
 ``0x00000000_0x80000000`` without its upper end, except in the last slice. Ours: bundles belong to a root, and all
-partitions of a topic share one, because one table numbers them.
-"""
+partitions of a topic share one, because one table numbers them."""
 
 import re
 import zlib
@@ -89,8 +88,8 @@ def check_cover(ranges: Iterable[BundleRange]) -> None:
 
 
 def quotas(served: Mapping[str, Collection[str]], bundles: int) -> dict[str, int]:
-    """How many of *bundles* each present broker is to serve. The remainder goes to brokers that now serve more, so
-    that few bundles move.
+    """How many of *bundles* each present broker is to serve. The remainder goes to brokers that now serve more, so that
+    few bundles move.
 
     >>> quotas({"a": ["0", "1"], "b": ["2", "3"], "c": []}, 4)
     {'a': 2, 'b': 1, 'c': 1}

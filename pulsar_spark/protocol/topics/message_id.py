@@ -1,10 +1,9 @@
 """Message ids, printed, compared and serialized as the ``pulsar`` package does.
 
-Unlike in Pulsar, order includes the partition, after ledger, entry and batch index, so that it agrees with
-equality. Bytes are Pulsar's ``MessageIdData``: ledgerId = 1 and entryId = 2 (uint64, required), partition = 3 and
-batch_index = 4 (int32, absent when -1), first_chunk_message_id = 7; no ack set. The first chunk, where a seek
-begins (ChunkMessageIdImpl, semantics 1.7), does not count in comparisons.
-"""
+Unlike in Pulsar, order includes the partition, after ledger, entry and batch index, so that it agrees with equality.
+Bytes are Pulsar's ``MessageIdData``: ledgerId = 1 and entryId = 2 (uint64, required), partition = 3 and batch_index = 4
+(int32, absent when -1), first_chunk_message_id = 7; no ack set. The first chunk, where a seek begins
+(ChunkMessageIdImpl, semantics 1.7), does not count in comparisons."""
 
 import re
 from collections.abc import Iterator
@@ -29,8 +28,8 @@ class MessageId:
     """The id of one message; immutable, hashable and ordered.
 
     ``ledger_id`` is the publish commit, ``entry_id`` the entry in it, ``batch_index`` the place in the entry's batch
-    and ``partition`` the partition of the topic; -1 if there is none. ``topic_name`` is the topic, if it is known.
-    A value that is no whole number, or has too many bits, raises TypeError, as in the ``pulsar`` package.
+    and ``partition`` the partition of the topic; -1 if there is none. ``topic_name`` is the topic, if it is known. A
+    value that is no whole number, or has too many bits, raises TypeError, as in the ``pulsar`` package.
 
     >>> str(MessageId(partition=3, ledger_id=5, entry_id=7, batch_index=2))
     '(5,7,3,2)'
@@ -62,8 +61,7 @@ class MessageId:
     @staticmethod
     def of_place(place: tuple[int, int, int, int], topic_name: str | None) -> "MessageId":
         """The id of a stored message, unchecked: ``place`` is ledger id, entry id, batch index and partition,
-        ``topic_name`` the topic.
-        """
+        ``topic_name`` the topic."""
         made = MessageId.__new__(MessageId)
         made._place, made._topic_name, made._first_chunk = place, topic_name, None
         return made
@@ -175,8 +173,7 @@ class MessageId:
 class SentMessageId(MessageId):
     """The id that a send returns. It knows its topic, unlike Pulsar's, so that other topics' consumers refuse it.
 
-    Made from its place alone (ledger id, entry id, batch index, partition), for speed.
-    """
+    Made from its place alone (ledger id, entry id, batch index, partition), for speed."""
 
     __slots__ = ()
 

@@ -1,8 +1,7 @@
 """Publish commits: the id of each, and the positions of its entries.
 
-A publish id is a UUIDv7 (RFC 9562, section 5.7), which sorts by time; without hyphens it fits Delta's file
-statistics. Positions are dense per topic partition, by commit and entry id, so all readers of the log agree.
-"""
+A publish id is a UUIDv7 (RFC 9562, section 5.7), which sorts by time; without hyphens it fits Delta's file statistics.
+Positions are dense per topic partition, by commit and entry id, so all readers of the log agree."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -24,10 +23,9 @@ class Run(NamedTuple):
     """Entries of equal batch size in one file of a publish commit: a row of ``ledgers``. Positions and entry ids count
     up by one.
 
-    Entries with a deliver time after ``delayed_after`` (microseconds) are delayed (protocol.delays); None: none is,
-    or the run is older than the delay index. ``chunks_from``: the position from which to read chunks to join those
-    of the run; None: none, or unknown.
-    """
+    Entries with a deliver time after ``delayed_after`` (microseconds) are delayed (protocol.delays); None: none is, or
+    the run is older than the delay index. ``chunks_from``: the position from which to read chunks to join those of the
+    run; None: none, or unknown."""
 
     first_position: int
     entries: int
@@ -135,9 +133,8 @@ def number_files(
     files: Iterable[PublishedFile], *, ledger_id: int, ends: Mapping[int, int], batch_sizes: Mapping[str, list[int]]
 ) -> dict[int, list[Run]]:
     """Runs per partition of one publish commit. *ends* gives each partition's next position (default 0), *batch_sizes*
-    every entry's size in files where it varies. :class:`NotAPublish` if rows and ids of a file disagree, or files
-    of a partition share entries.
-    """
+    every entry's size in files where it varies. :class:`NotAPublish` if rows and ids of a file disagree, or files of a
+    partition share entries."""
     numbered: dict[int, list[Run]] = {}
     for file in sorted(files, key=lambda f: (f.partition, f.first_entry_id)):
         runs = numbered.setdefault(file.partition, [])

@@ -1,9 +1,8 @@
 """Routing: which partition of a topic a producer's message goes to.
 
 Rules: RoundRobinPartitionMessageRouterImpl and SinglePartitionMessageRouterImpl, semantics golden g1 and g2. A
-partition key always decides, by hash modulo partitions; the ordering key does not count. The producer chooses a
-random start.
-"""
+partition key always decides, by hash modulo partitions; the ordering key does not count. The producer chooses a random
+start."""
 
 from collections.abc import Callable
 from itertools import count
@@ -14,9 +13,8 @@ from pulsar_spark.protocol.numbered import Numbered
 
 
 class HashingScheme(Numbered):
-    """Hashes of a partition key, with the names and numbers of Pulsar's C++ client. That client's default is
-    BoostHash, the Java client's is JavaStringHash.
-    """
+    """Hashes of a partition key, with the names and numbers of Pulsar's C++ client. That client's default is BoostHash,
+    the Java client's is JavaStringHash."""
 
     Murmur3_32Hash = 0
     BoostHash = 1

@@ -2,8 +2,7 @@
 consumers.
 
 Rule: TopicName and NamedEntity of Apache Pulsar; PersistentTopic for subscriptions. Limits of length are ours. Left
-out: non-persistent topics and four-part names with a cluster.
-"""
+out: non-persistent topics and four-part names with a cluster."""
 
 import re
 from typing import NamedTuple

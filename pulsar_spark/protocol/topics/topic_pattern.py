@@ -1,8 +1,7 @@
 """Topic patterns: a regular expression for topics of one namespace.
 
-Rule: ``TopicsPattern`` and ``NamespaceService.getListOfTopics`` of Apache Pulsar. Tenant and namespace are literal;
-the pattern must match the whole name without ``persistent://``.
-"""
+Rule: ``TopicsPattern`` and ``NamespaceService.getListOfTopics`` of Apache Pulsar. Tenant and namespace are literal; the
+pattern must match the whole name without ``persistent://``."""
 
 import re
 from collections.abc import Iterable
