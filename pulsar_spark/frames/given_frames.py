@@ -1,4 +1,4 @@
-"""Checks of frames that callers give or return: Spark's pass; others are refused with the code that converts them."""
+"""Check frames that callers give or return; an error has the code that converts another library's frame."""
 
 from pyspark.sql import DataFrame
 
@@ -7,7 +7,7 @@ from pulsar_spark.errors import InvalidConfiguration
 
 def check_frame(frame: object, name: str, *, is_streaming: bool | None = None) -> None:
     """Raise :class:`InvalidConfiguration` unless *frame*, the argument *name*, is a Spark DataFrame, streaming as
-    *is_streaming* says."""
+    *is_streaming* says (None: either)."""
     if not isinstance(frame, DataFrame):
         raise InvalidConfiguration(f"{name} is {shown(frame)}, not a Spark DataFrame: give {spark_frame(frame, name)}")
     if is_streaming is not None and frame.isStreaming != is_streaming:

@@ -1,4 +1,4 @@
-"""Reads booleans and whole numbers from the properties of a request, which are texts; errors name the property."""
+"""Read booleans and whole numbers from the properties of a request, which are texts."""
 
 import re
 from collections.abc import Mapping
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pulsar_spark.errors import InvalidConfiguration, shown
 
 MOST = 10**15
-"""The highest number in a request; as milliseconds, tables can hold it as a time."""
+"""The highest number in a request; milliseconds up to it fit into a table's timestamp."""
 
 
 def is_true(properties: Mapping[str, str], name: str) -> bool:
-    """Whether a property is "true"; False without it.
+    """Whether a property is "true"; False if absent, :class:`InvalidConfiguration` if neither "true" nor "false".
 
     >>> is_true({"force": "true"}, "force"), is_true({}, "force")
     (True, False)
@@ -30,7 +30,8 @@ def number_in(
     least: int = -MOST,
     most: int = MOST,
 ) -> int:
-    """A property from *least* to *most*; *default* if it is absent. Errors name the request it belongs to (*of*).
+    """The whole number in a property; *default* if it is absent. :class:`InvalidConfiguration`, naming the request
+    (*of*), unless it is from *least* to *most*.
 
     >>> number_in({"batch_index": "3"}, "batch_index", of="reconsume_later", least=0)
     3

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pulsar_spark.errors import SubscriptionNotFound
 
 MOST_COMPARED = 10_000
-"""The most names compared, so that an error in a large root stays quick."""
+"""The most names compared, so that errors stay quick in a large root."""
 _MOST_NAMED = 3
 
 
@@ -38,7 +38,7 @@ def did_you_mean(names: Iterable[str]) -> str:
 
 
 def no_subscription(topic: str, subscription: str, known: Iterable[str]) -> SubscriptionNotFound:
-    """The error for a missing subscription of *topic*, which has the *known* ones.
+    """The error for a missing *subscription* of *topic*, whose *known* subscriptions are similar names to suggest.
 
     >>> str(no_subscription("persistent://public/default/t", "biling", ["billing"])).partition("list ")[2]
     "t' shows; did you mean 'billing'?"

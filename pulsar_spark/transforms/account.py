@@ -1,7 +1,7 @@
 """What became of consumers and cursors (design 4, step 7): remaining permits, messages given, who is blocked.
 
-Permits count messages, not entries (2.16). A consumer that was blocked before the deal stays blocked; another becomes
-blocked when its unacknowledged messages reach the limit (4.4, 4.5)."""
+Permits count messages, not entries (2.16). A consumer that was blocked stays blocked; another becomes blocked when its
+unacknowledged messages reach the limit (4.4, 4.5)."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -10,8 +10,8 @@ from pulsar_spark.transforms.round_inputs import RESULT
 
 
 def count_given(dealt: DataFrame) -> DataFrame:
-    """Add the messages that each row's consumer (or the cursor) received (``delivered``), and those among them received
-    before (``redelivered``)."""
+    """Add to each row the messages that its consumer (or the cursor) received (``delivered``), and those among them
+    received before (``redelivered``)."""
     at_consumer, whole_cursor = Window.partitionBy("cursor", "holder"), Window.partitionBy("cursor")
     return dealt.select("*", _holder().alias("holder")).select(
         "*",

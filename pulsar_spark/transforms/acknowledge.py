@@ -1,8 +1,8 @@
 """Apply acknowledgements to ranges (design 4, step 3).
 
-An acknowledged position counts as such whatever its state. What is left of a batch arrives as its ack set after all
-requests (protocol.acknowledgement.ack_set). The redelivery count stays as long as anything of the entry is left (0.20,
-against 3.13). Source: ManagedCursorImpl.asyncDelete, PersistentSubscription.acknowledgeMessage; semantics 3.11-3.20."""
+An acknowledged position is acknowledged whatever its state. What is left of a batch arrives as its ack set after all
+requests. The redelivery count stays as long as anything of the entry is left (0.20, against 3.13). Source:
+ManagedCursorImpl.asyncDelete, PersistentSubscription.acknowledgeMessage; semantics 3.11-3.20."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -11,12 +11,12 @@ from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, REPLAY, U
 from pulsar_spark.transforms.round_inputs import KINDS, RANGE_KEY, STATE
 
 ENTRIES, TURNS, LIMITS = 0, 1, 2
-"""Values of ``axis``: a row is about positions, a place in the line of consumers, or the whole cursor."""
+"""Values of ``axis``: a row is about positions, a consumer's turn, or the whole cursor."""
 
 KEYS = (*RANGE_KEY, "axis")
 
 ATTRIBUTES = STATE[2:]
-"""Columns of a range beside its positions."""
+"""The columns of a range after first and last."""
 
 OFFERED_AS = ("line", "is_held")
 """Columns that say to whom an entry may be offered, and whether; they end with the round."""
@@ -28,8 +28,8 @@ _TURN = tuple(name for name in KINDS["consumer"] if name not in ("first", "last"
 def apply_acknowledgements(inputs: DataFrame) -> DataFrame:
     """The ranges with their acknowledgements, and the other rows.
 
-    One row per range: first, last, status (acknowledged, pending, replay or unread), attributes, line, whether it is
-    held, and until when it is given back. One row per turn and cursor, with only ``turn`` or ``limits``."""
+    A range's row has first, last, status (acknowledged, pending, replay or unread), attributes, :data:`OFFERED_AS`, and
+    until when it is given back. The row of a turn or cursor has only ``turn`` or ``limits``."""
     kind, status = F.col("kind"), F.col("status")
     is_acknowledged = F.coalesce("is_acked", F.lit(False)) | (status == ACKNOWLEDGED) | (F.size("left_of_batch") == 0)
     is_partly_acked_unread = F.col("left_of_batch").isNotNull() & (status == UNREAD)

@@ -1,6 +1,6 @@
 """Find consumers (4.4) and subscriptions (4.5) with too many unacknowledged messages (design 4, step 7).
 
-Both are blocked at their limit and unblocked at half of it. Source: Consumer.addAndGetUnAckedMsgs,
+They are blocked at their limit and unblocked at half of it. Source: Consumer.addAndGetUnAckedMsgs,
 PersistentDispatcherMultipleConsumers.addUnAckedMessages."""
 
 from pyspark.sql import Column, DataFrame, Window
@@ -12,8 +12,8 @@ from pulsar_spark.transforms.acknowledge import TURNS
 
 
 def find_blocked(segments: DataFrame) -> DataFrame:
-    """Mark turns and limits as blocked or not. Adds the weight of entries (unacknowledged messages), to turns and
-    limits the messages in flight."""
+    """Mark turns and limits as blocked or not. Adds ``weight`` (unacknowledged messages of an entry) and the cursor's
+    and consumer's messages in flight."""
     consumer = _is_blocked("turn", F.col("unacked_here"), is_at_half=False)
     cursor = _is_blocked("limits", F.col("unacked"), is_at_half=True)
     return _sum_up(segments).select(
@@ -41,8 +41,7 @@ def _sum_up(segments: DataFrame) -> DataFrame:
 
 
 def _is_blocked(whose: str, unacked: Column, *, is_at_half: bool) -> Column:
-    """Whether a consumer or subscription is blocked; *is_at_half*: at exactly half of its limit it stays so, as in
-    Pulsar."""
+    """Whether a consumer or subscription is blocked; *is_at_half*: also at exactly half of its limit, as in Pulsar."""
     limit = F.col(f"{whose}.limit")
     half = F.floor(limit / 2)
     stays = unacked >= half if is_at_half else unacked > half

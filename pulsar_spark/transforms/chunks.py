@@ -1,12 +1,8 @@
-"""Chunked messages as frames: split payloads into rows, and join rows into messages.
+"""Chunked messages as frames: split payloads into rows, and join rows into messages (semantics 1.2, 1.5).
 
-**Splitting** (semantics 1.2, 1.5): a message larger than its chunks becomes several rows that differ only in payload
-and ``chunk_id``.
-
-**Joining**: :func:`group_chunks` finds the positions of each complete message's chunks, by ``protocol.chunks.chunking``
-and without payloads. Python workers then join payloads (see frames.reading.chunk_payloads), or Spark does, for chunks
-of any frame (:func:`reassemble_chunks`, :func:`whole_messages`). In Spark the last task needs at least four times the
-largest message."""
+:func:`group_chunks` finds each complete message's chunks without payloads. Python workers then join payloads (see
+frames.reading.chunk_payloads), or Spark does, for chunks of any frame (:func:`reassemble_chunks`,
+:func:`whole_messages`). In Spark the last task needs at least four times the memory of the largest message."""
 
 import numpy as np
 import pyarrow as pa
@@ -37,10 +33,9 @@ def is_chunk() -> Column:
 
 
 def split_messages(messages: DataFrame, chunk_bytes: Column, producer_name: Column, sequence_id: Column) -> DataFrame:
-    """Split *messages* with more than *chunk_bytes* of payload into chunks, in order.
+    """Split *messages* with more than *chunk_bytes* (above 0) of payload into chunks, in order.
 
-    Chunks have :data:`CHUNK_COLUMNS`, *producer_name* and *sequence_id*; other messages have nulls there. *chunk_bytes*
-    is above 0."""
+    Chunks get :data:`CHUNK_COLUMNS`, *producer_name* and *sequence_id*; other messages have nulls there."""
     size = F.octet_length("payload")
     counted = messages.withColumn("split_bytes", chunk_bytes.cast("int")).withColumn(
         "split_count", F.coalesce(F.ceil(F.greatest(size, F.lit(1)) / F.col("split_bytes")).cast("int"), F.lit(1))
@@ -68,8 +63,8 @@ def _own(messages: DataFrame, name: str, kind: str) -> Column:
 
 
 def collect_groups(chunks: DataFrame) -> DataFrame:
-    """One row per partition, producer and uuid, with ``rows``, the input of :func:`messages_of`. *chunks* need
-    ``position``, ``chunk_id`` and ``num_chunks_from_msg``, too."""
+    """One row per partition, producer and uuid, with ``rows``, the input of :func:`messages_of`. *chunks* have these
+    columns, ``position``, ``chunk_id`` and ``num_chunks_from_msg``."""
     row = F.expr(f"struct(position, {', '.join(f'coalesce({name}, -1) AS {name}' for name in _PART)})")
     return chunks.groupBy(*_GROUP).agg(F.collect_list(row).alias("rows"))
 
@@ -84,9 +79,8 @@ def group_chunks(chunks: DataFrame) -> DataFrame:
 
 
 def messages_of(groups: pa.Array) -> pa.Array:
-    """The complete messages in each group's ``rows``: ``first`` and ``last`` position, and ``parts``.
-
-    A uuid may belong to several messages; ``protocol.chunks.chunking.judged`` decides, once for an Arrow batch."""
+    """The complete messages in each group's ``rows``, by ``protocol.chunks.chunking.judged``: ``first`` and ``last``
+    position, and ``parts``. A uuid may belong to several messages."""
     rows, of_row = groups.flatten(), groups.value_parent_indices().to_numpy()
     position, chunk_ids, num_chunks = (rows.field(at).to_numpy() for at in range(3))
     in_order = np.argsort(position, kind="stable")
@@ -114,9 +108,8 @@ def _offsets(bounds: np.ndarray) -> pa.Array:
 
 
 def _join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:
-    """One row per message of *parts* (places of chunks, and the ``last`` of each message), with the columns of
-    *chunks*: the whole payload, and the last chunk's other columns. ``total_chunk_msg_size`` is wrong if it is in any
-    chunk (see :func:`wrong_size`)."""
+    """One row per message of *parts* (places of chunks, and each message's ``last``), with the columns of *chunks*: the
+    whole payload, and the last chunk's other columns. A wrong ``total_chunk_msg_size`` of any chunk is kept."""
     place, rest = ("partition", "last"), [name for name in chunks.columns if name not in (*_PLACE, "payload")]
     rows = chunks.join(F.broadcast(parts.select(*_PLACE, "last")), on=[*_PLACE], how="inner")
     whole = F.expr("listagg(payload) WITHIN GROUP (ORDER BY position)")
@@ -135,8 +128,7 @@ def _join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:
 
 
 def wrong_size() -> Column:
-    """Why a joined message does not have the size that its chunks state (``protocol.chunks.chunking.wrong_size``); null
-    otherwise."""
+    """Why a joined message does not have the size that its chunks state, or is too large for a row; null otherwise."""
     size = _payload_bytes()
     is_too_large = is_chunk() & (F.col(SIZE) > MOST_BYTES)
     wrong = F.when(is_chunk() & (size != F.col(SIZE)), F.format_string(WRONG_SIZE, size, F.lit(""), SIZE))
@@ -144,8 +136,8 @@ def wrong_size() -> Column:
 
 
 def _holdable() -> Column:
-    """The payload of a chunk, or null if its message's stated size, or its number (1.2), shows that the message exceeds
-    a row. Joining it would fail the whole job."""
+    """The payload of a chunk, or null if its message's stated size, or its number (1.2), exceeds a row; joining it
+    would fail the whole job."""
     is_last = F.col("chunk_id") + 1 >= F.col("num_chunks_from_msg")
     so_far = F.when(~is_last, (F.col("chunk_id") + 1).cast("bigint") * F.octet_length("payload"))
     holds = F.coalesce(F.greatest(so_far, F.col(SIZE)), F.lit(0)) <= MOST_BYTES
@@ -157,8 +149,8 @@ def _payload_bytes() -> Column:
 
 
 def reassemble_chunks(chunks: DataFrame) -> DataFrame:
-    """One row per complete message of *chunks*, rows of the messages table with ``position``, in no order. *chunks* is
-    read twice, once without payloads."""
+    """One row per complete message of *chunks*, which are rows of the messages table with ``position``, in any order.
+    *chunks* is read twice, once without payloads."""
     parts = group_chunks(chunks).select("partition", "last", F.explode("parts").alias("position"))
     return _join_parts(chunks, parts)
 

@@ -1,7 +1,6 @@
 """Compaction as frames: which messages stay, by the rules of ``protocol.policies.compaction``, and their rows.
 
-As in Pulsar's compactor, the first pass groups places by key without payloads, the second reads the rows that stay.
-Both can spill."""
+The first pass groups places by key without payloads, the second reads the rows that stay. Both can spill."""
 
 from collections.abc import Mapping, Sequence
 
@@ -59,11 +58,10 @@ def rows_at(messages: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def in_files(rows: DataFrame, folders: Sequence[str], bounds: Mapping[int, Sequence[int]]) -> DataFrame:
-    """*rows* sorted for writing to *folders*, with the file number :data:`FILE`, such that positions of files do not
-    overlap.
+    """*rows* sorted for writing to *folders*, with the file number :data:`FILE`; positions of files do not overlap.
 
-    *bounds* are the first positions of a partition's second file, third and so on. In any other order Spark's writer
-    would sort again."""
+    *bounds* are the first positions of a partition's second file, third and so on. Spark's writer would sort any other
+    order again."""
     file = first_file = (F.col("position") < 0).cast(
         "int"
     )  # 0, but not a literal, for which Spark does not recognize the sort order

@@ -1,6 +1,5 @@
-"""Deal candidates to turns (design 4, step 7): both lie end to end on an axis from zero.
-
-Where a turn covers a stretch of candidates, its consumer gets them. So the cost depends on ranges, not entries."""
+"""Deal candidates to turns (design 4, step 7): both lie end to end on an axis from zero, and a turn's consumer gets the
+candidates it covers. So the cost depends on ranges, not entries."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -21,7 +20,7 @@ def deal_out(lined_up: DataFrame) -> DataFrame:
     """Give the candidates to the turns that cover them.
 
     One row per cursor and range of the new state, unordered and not merged, with messages given (``given``) and those
-    met before (``given_again``). For each consumer and cursor there is also a row with only a ``fact``."""
+    met before (``given_again``); and one per consumer and cursor with only a ``fact``."""
     cut = _sweep(_points(lined_up))
     is_taken = F.col("taken_by").isNotNull()
     is_dealt = F.col("axis") == DEALT
@@ -50,7 +49,7 @@ def deal_out(lined_up: DataFrame) -> DataFrame:
 
 
 def deal_nothing(judged: DataFrame) -> DataFrame:
-    """The result of :func:`deal_out` if nothing is on offer: everything stays and nobody received messages."""
+    """The result of :func:`deal_out` if nothing is on offer."""
     is_entry = F.col("axis") == ENTRIES
     return judged.where(is_entry | _is_fact()).select(
         "cursor",
@@ -116,7 +115,7 @@ def _messages(entries: Column) -> Column:
 
 
 def _sweep(points: DataFrame) -> DataFrame:
-    """What is open at each point, and up to where. Ends sort before begins at one place."""
+    """What is open at each point, and up to where. At one place ends sort before begins."""
     by_count = Window.partitionBy(*QUEUE_KEYS).orderBy("at", "begins")
     so_far = by_count.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     swept = points.select(

@@ -16,9 +16,9 @@ def delayed_entries(messages: DataFrame, delayed_after: DataFrame) -> DataFrame:
     key).
 
     An entry is delayed if its first message's deliver time, in whole milliseconds (protocol.delays.whole_ms), is after
-    ``delayed_after`` (microseconds) in *delayed_after*, by ``partition`` and ``ledger_id``; other ledgers are left out.
-    *messages* have ``partition``, ``ledger_id``, ``position``, ``batch_index``, ``deliver_at_time`` and, if they may
-    have keys, the columns of ``transforms.sticky_keys``."""
+    ``delayed_after`` (microseconds) of its ``partition`` and ``ledger_id`` in *delayed_after*; other ledgers are left
+    out. *messages* have ``partition``, ``ledger_id``, ``position``, ``batch_index``, ``deliver_at_time`` and, if they
+    may have keys, the columns of ``transforms.sticky_keys``."""
     is_first = F.coalesce("batch_index", F.lit(0)) == 0
     delayed = (
         messages.filter(is_first & F.col("deliver_at_time").isNotNull())

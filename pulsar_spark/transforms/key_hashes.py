@@ -3,12 +3,11 @@
 Spark's ``hash`` is Murmur3 (x86, 32 bits) with two differences from Pulsar's, which are undone:
 
 - Its seed is 42, not 0. So the key is hashed after the number whose hash from 42 is 0.
-- It mixes each byte after the last whole word like a word. So keys are padded with zeros. Every step is a bijection:
-  the hash is taken back to where the last word was multiplied in, and finished with the key's own length.
+- It mixes each byte after the last whole word like a word. So keys are padded with zeros. As every step is a bijection,
+  the hash is taken back to the last word, and finished with the key's own length.
 
-32-bit products are cut from 64-bit ones with a signed factor, which cannot overflow in ANSI mode. Steps are columns,
-because the next one uses them more than once.
-"""
+32-bit products are cut from 64-bit ones with a signed factor, which cannot overflow in ANSI mode. Each step is a
+column, because the next one uses it more than once."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -23,7 +22,7 @@ _SPARK_SEED = 42
 
 
 def hash_keys(messages: DataFrame, key: Column, name: str) -> DataFrame:
-    """*messages* with the 31-bit hash of the bytes *key* in the column *name*: an int, null for a null key."""
+    """*messages* with the 31-bit hash of the bytes *key* in the int column *name*, null for a null key."""
     names = (bytes_, size, finished, state) = [f"{name}_{part}" for part in ("bytes", "size", "finished", "state")]
     padded_size = f"(({size} + 3) & ~3)"
     padded = f"if({size} = {padded_size}, {bytes_}, rpad({bytes_}, {padded_size}, X'00'))"

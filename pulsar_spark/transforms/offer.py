@@ -1,13 +1,11 @@
 """The candidates of each cursor, in order (design 4, step 6).
 
 Entries that came back come first, by position, then those whose deliver time has come, by (deliver time, position),
-then unread entries, by position. On Exclusive and Failover position alone decides (2.6). An entry that came back has no
-due time, so it does not wait again (0.21). Laid end to end, candidates form an axis of entry counts (see turns and
-deal).
+then unread entries, by position. On Exclusive and Failover position alone decides (2.6). An entry that came back does
+not wait for its deliver time again (0.21). On Key_Shared each owner's entries are a line of their own; held entries are
+passed over (2.31, 2.41, 0.22).
 
-On Key_Shared each owner's entries form an axis of their own. Held entries are passed over: their hash has pending
-entries at an earlier owner (2.41, 0.22), or no owner (2.31). Source:
-PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers,
+Source: PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers,
 PersistentStickyKeyDispatcherMultipleConsumers.filterAndGroupEntriesForDispatching; semantics 2.14-2.18, 2.31, 2.41,
 4.2-4.8; BucketDelayedDeliveryTracker.getScheduledMessages, 5.3 (golden i1)."""
 
@@ -17,11 +15,10 @@ from pyspark.sql import functions as F
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY, UNREAD
 
 QUEUE_KEYS = ("cursor", "line", "axis")
-"""The key of an axis: candidates and turns of one line."""
+"""The key of an axis of entry counts: candidates and turns of one line."""
 
 AGAIN, NEW, NOT_OFFERED = 0, 1, 2
-"""Ranks of segments, in the order of the offer. On Exclusive and Failover unread entries rank with replay, so that
-position alone decides."""
+"""Ranks of segments, in the order of the offer."""
 
 
 def offer_candidates(segments: DataFrame) -> DataFrame:

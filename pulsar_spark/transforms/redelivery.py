@@ -4,10 +4,10 @@ redeliver request.
 A pending entry becomes replay when its consumer left (count unchanged), when a request names it or its consumer (count
 + 1), or when a negative acknowledgement is due (count + 1 unless unseen). On Exclusive and Failover any of these brings
 everything back (2.12, 4.14), without a count for entries that were not named. A count above the dead letter policy's
-limit makes the entry dead (4.26). An unread entry that the plan meets before its deliver time, as after a clock was set
-back, waits as replay, held or not (trackDelayedDelivery). Source: Consumer.redeliverUnacknowledgedMessages,
-InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ; semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20: counts
-outlive disconnects and partial acknowledgements."""
+limit makes the entry dead (4.26). An unread entry met before its deliver time waits as replay (trackDelayedDelivery).
+
+Source: Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ;
+semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and partial acknowledgements."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -18,10 +18,8 @@ from pulsar_spark.transforms.acknowledge import KEYS, OFFERED_AS
 
 
 def give_back(segments: DataFrame) -> DataFrame:
-    """Apply the returns, one row per segment.
-
-    Pending entries that come back are replay, due at once, or dead. Others may get a new due time. Every row gets its
-    cursor's ``limits``."""
+    """Apply the returns, one row per segment: pending entries that come back are replay, due at once, or dead; others
+    may get a new due time. Every row gets its cursor's ``limits``."""
     judged = _judge(segments)
     is_dead, is_back, is_delayed = F.col("is_dead"), F.col("is_back"), F.col("is_delayed")
     stays = ~is_back | is_dead

@@ -1,7 +1,7 @@
 """The plans of a round: transforms wired together, still lazy.
 
 Acknowledge and give back, find who is blocked, offer, line up, deal, sum up: each step needs the previous one's result
-for the whole cursor. The plan for rounds that only acknowledge leaves out steps without input."""
+for the whole cursor."""
 
 from collections.abc import Callable
 
@@ -33,7 +33,7 @@ def plan_round(inputs: DataFrame) -> DataFrame:
 
 
 def plan_acknowledgements(inputs: DataFrame) -> DataFrame:
-    """The plan for *inputs* that :func:`only_acknowledges`."""
+    """The plan for *inputs* that :func:`only_acknowledges`, without the steps that would have no input."""
     return take_account(deal_nothing(find_blocked(apply_acknowledgements(inputs))))
 
 
@@ -46,7 +46,7 @@ PLANS = (plan_round, plan_acknowledgements)
 
 
 def only_acknowledges(rows: pa.Table) -> bool:
-    """Whether nothing in the input *rows* can come back (pending with a due time) or go out (replay)."""
+    """Whether nothing in the input *rows* can come back (pending with a due time) or be delivered (replay)."""
     times = (rows["due_time"], rows["return_time"])
     stays = pc.is_in(rows["status"], _STAYING)
     is_still = pc.or_(pc.fill_null(rows["is_acked"], False), pc.or_(stays, pc.is_null(rows["status"])))

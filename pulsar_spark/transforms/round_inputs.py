@@ -1,18 +1,16 @@
 """The frames of a round: its plan's input and its result.
 
-All inputs are rows of one schema. So the plan needs no join, exchange or broadcast, and is built once for all rounds
-(design 4.2, "prepared plans"). :data:`KINDS` lists the columns of each ``kind``; others are null. Results are rows of
-:data:`RESULT`.
+All inputs are rows of one schema, so the plan needs no join and is built once for all rounds (design 4.2, "prepared
+plans"). :data:`KINDS` lists the columns of each ``kind``; others are null. Results are rows of :data:`RESULT`.
 
-**Lines.** Candidates and turns lie end to end in lines; consumers get only entries of their line. A cursor of Shared,
-Exclusive or Failover has one line, null. On Key_Shared each consumer has a line named by its id, with the entries of
-its hashes; an entry without an owner has none (2.31). Held entries (``is_held``) do not go out in this round (2.41,
-0.22). Owners and draining hashes are decided before (protocol.keys.selectors)."""
+**Lines.** Consumers get only entries of their line. A cursor of Shared, Exclusive or Failover has one line, null. On
+Key_Shared each consumer has a line named by its id, with the entries of its hashes; an entry without an owner has none
+(2.31). Held entries (``is_held``) are not delivered in this round (2.41, 0.22)."""
 
 import pyarrow as pa
 
 RANGE_KEY = ("cursor",)
-"""The key of an axis of positions. Ranges with different keys are independent until consumers are served."""
+"""The key of an axis of positions; ranges with different keys are independent."""
 
 STATE = (
     "first",

@@ -1,7 +1,7 @@
 """The sticky-key hash in frames of messages, and their order by key.
 
-It is stored by the producer or computed from the key (storage.entries.key_hashes does that without Spark). It is the
-message's own; that of a batch's entry may differ (semantics 2.22)."""
+It is the message's own hash, stored by the producer or computed from the key; that of a batch's entry may differ
+(semantics 2.22)."""
 
 from collections.abc import Collection
 
@@ -18,10 +18,10 @@ _COMPUTED = "computed_sticky_key_hash"
 
 
 def with_hash(messages: DataFrame, key_columns: Collection[str] = KEY_COLUMNS) -> DataFrame:
-    """*messages* with a hash in every row; of the :data:`KEY_COLUMNS` they have *key_columns*.
+    """*messages* with a hash in every row; they have the *key_columns* among :data:`KEY_COLUMNS`.
 
     A filter on the hash, pushed below this, would repeat each step of the computation. The last column is declared
-    nondeterministic to prevent that; no row needs its value."""
+    nondeterministic to prevent that."""
     computed = hash_keys(messages, _sticky_key(key_columns), _COMPUTED)
     once = F.coalesce(F.col(HASH), F.col(_COMPUTED), F.monotonically_increasing_id().cast("int"))
     return computed.withColumn(HASH, once).drop(_COMPUTED)
@@ -45,7 +45,8 @@ def _sticky_key(key_columns: Collection[str]) -> Column:
 
 
 def _bytes_of(name: str) -> Column:
-    """A key's bytes, decoded if flagged; NONE_KEY for invalid base64. Spark's decoder alone would skip white space."""
+    """A key's bytes, decoded if flagged; NONE_KEY for invalid base64, such as white space, which Spark's decoder
+    skips."""
     key, is_base64 = F.col(name), F.coalesce(F.col(f"{name}_b64_encoded"), F.lit(False))
     text = key.cast("string")
     missing = F.when(F.contains(text, F.lit("=")), 0).otherwise(F.pmod(-F.length(text), F.lit(4)))

@@ -1,7 +1,7 @@
 """Test which numbers lie in given stretches of an axis, with code that does not depend on the stretches.
 
-Numbers in a filter become part of the generated code, which is compiled again for other bounds. Arrays do not. So the
-axis is cut into equal parts, and arrays hold each part's borders, nearly always at most two."""
+Numbers in a filter become generated code, compiled again for other bounds; arrays do not. So the axis is cut into equal
+parts, and arrays hold each part's borders, nearly always at most two."""
 
 from functools import reduce
 
@@ -24,7 +24,7 @@ class Stretches:
 
     @property
     def most_borders(self) -> int:
-        """The most borders in one part; one comparison more is made for each number."""
+        """The most borders in one part; each number is compared once more."""
         return int(np.bincount(self._within >> self._bits, minlength=1).max())
 
     @property
@@ -32,7 +32,7 @@ class Stretches:
         return self._borders[self._borders % (1 << self._bits) > 0]
 
     def holds(self, place: Column) -> Column:
-        """Whether a number lies in a stretch: an odd number of borders in its part are at or below it."""
+        """Whether a number lies in a stretch: an odd number of its part's borders are at or below it."""
         part = F.shiftright(place, self._bits).cast("int")
         are_passed = [place > F.get(numbers(borders - 1), part) for borders in self._tables()]
         return reduce(lambda inside, is_passed: inside != is_passed, are_passed)
@@ -53,5 +53,5 @@ class Stretches:
 
 
 def numbers(values: np.ndarray) -> Column:
-    """An array Column, parsed once from a text, so that Python makes one call instead of one for each number."""
+    """An array Column, parsed from one text, because Python would make a call for each number."""
     return F.split(F.lit(",".join(map(str, values.tolist()))), ",").cast("array<bigint>")

@@ -2,15 +2,15 @@
 
 Turns form an axis of entry counts from the same zero as the candidates (see offer). Permits count messages and an entry
 is never split (2.16, 2.17). So a turn is permits divided by the largest entry on offer, and one entry for the rest;
-permits may end below zero. On Exclusive and Failover only the active consumer is in line, with at least as many entries
+permits may end below zero. On Exclusive and Failover only the active consumer has a turn, of at least as many entries
 as permits, up to one read of Pulsar's (4.6). On Shared each priority level has two laps: a fair share each, then the
-rest of the permits (0.28: run lengths are ours, permits and limits are Pulsar's).
+rest of the permits (0.28).
 
-Replay is often little of each batch and counts separately on Shared. If the first in line can take all of it within its
-fair share, it does, and widths use the largest new entry. Otherwise its share is measured by the largest replay entry.
+Replay, often little of each batch, counts separately on Shared. If the first in line can take all of it within its fair
+share, it does, and widths use the largest new entry. Otherwise its share is measured by the largest replay entry.
 
 On Key_Shared each consumer has its own line, and a batch counts as one entry (2.38). A blocked consumer gets nothing
-(4.4), a blocked subscription only replay (4.5), on Key_Shared in each line. Source: Consumer.sendMessages,
+(4.4), a blocked subscription only replay (4.5). Source: Consumer.sendMessages,
 PersistentStickyKeyDispatcherMultipleConsumers.trySendMessagesToConsumers."""
 
 from pyspark.sql import Column, DataFrame, Window
@@ -20,14 +20,14 @@ from pulsar_spark.transforms.acknowledge import TURNS
 from pulsar_spark.transforms.offer import AGAIN, QUEUE_KEYS
 
 SMALLEST_SHARE = 20
-"""The fewest entries of a consumer's turn, however many consumers there are (dispatcherMaxRoundRobinBatchSize)."""
+"""The fewest entries of a consumer's turn (dispatcherMaxRoundRobinBatchSize)."""
 
 READ_BATCH = 100
 """The entries that permits allow on Exclusive and Failover whatever their batch size (dispatcherMaxReadBatchSize)."""
 
 
 def line_up(candidates: DataFrame) -> DataFrame:
-    """Give each turn its width and place: from_entry (inclusive) and to_entry (exclusive) on the axis of candidates."""
+    """Give each turn its place on the axis of candidates: from_entry (inclusive) to to_entry (exclusive)."""
     return _place(_measure(_sum_up(candidates)))
 
 
@@ -90,7 +90,7 @@ def _share(peers: Column) -> Column:
 
 
 def _offer_ends() -> Column:
-    """The end of the offer: the subscription's limit holds back unread entries, never replay."""
+    """The end of the offer: the subscription's limit applies to unread entries, never to replay."""
     limit = F.col("limits.limit")
     unread = F.when(F.col("is_reading_blocked"), F.lit(0)).otherwise(
         F.greatest(F.lit(1), F.floor((limit - F.col("unacked")) / F.col("heaviest")))

@@ -2,8 +2,8 @@
 
 A namespace becomes the schema ``<tenant>_ns_<namespace>`` or a given one, a topic a table in it, with names encoded
 like folders (see ``layout``), ``-`` and ``.`` too. Dropping a table deletes no message. Registering again adds new
-tables and drops deleted ones; others stay. Views that need Python (``history``, ``scheduled``...) exist only in a
-session (see views)."""
+tables and drops deleted ones. Views that need Python (``history``, ``scheduled``...) exist only in a session (see
+views)."""
 
 import re
 from collections.abc import Mapping
@@ -38,9 +38,9 @@ def register(
 ) -> dict[str, str]:
     """Register every topic and broker table of the root in *catalog*; return their locations by SQL name.
 
-    SQL views cover all bundles. Tables of further bundles have the bundle's folder as a suffix. *schemas* names those
-    of some namespaces (``{"public/default": "broker"}``); *prefix* precedes all others. :class:`InvalidConfiguration`
-    if a name is taken by something elsewhere, or two namespaces would share a schema."""
+    Tables of further bundles have the bundle's folder as a suffix. *schemas* names those of some namespaces
+    (``{"public/default": "broker"}``); *prefix* precedes all others. :class:`InvalidConfiguration` if a name is taken
+    by something elsewhere, or two namespaces would share a schema."""
     check_delta(spark)
     check_store(spark, layout.root)
     named = _schemas(layout, prefix, schemas)

@@ -1,8 +1,7 @@
 """Incomplete chunked messages: which chunks exist, which are missing, and since when.
 
 A message that began with its chunk 0 may be *open*, so that missing chunks may still come, or given up after another
-chunk than the next. Strays are chunks that came while no message of their producer and uuid was open. Duplicate chunks
-are neither."""
+chunk than the next. Strays are chunks that came while no message of their producer and uuid was open."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime

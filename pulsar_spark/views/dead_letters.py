@@ -16,7 +16,7 @@ _COLUMNS = ["properties", "publish_time", "chunk_id", "num_chunks_from_msg"]
 
 def count_letters(layout: Layout, topic: Topic) -> list[dict]:
     """A row for each cause, most letters first: ``cause``, ``letters``, ``sent`` (sent back by a job), ``first_time``
-    and ``last_time`` of writing. A chunked letter counts once; payloads are not read."""
+    and ``last_time`` of writing. A chunked letter counts once."""
     letters: Counter[str] = Counter()
     times: defaultdict[str, list[datetime]] = defaultdict(list)
     with reading(topic.path):

@@ -1,8 +1,7 @@
-"""Lists the hashes of a Key_Shared subscription that wait, and the consumers they wait for, from rows and on demand.
+"""The hashes of a Key_Shared subscription that wait, and the consumers they wait for (see protocol.keys.draining).
 
-By protocol.keys.draining a hash drains while a consumer other than its owner holds entries of it. It waits while an
-entry given back by its owner is not due. Only entries that will come back, or were delivered before a consumer last
-came or left, are read; entries delivered later are held by the owner of their hash."""
+Only entries that will come back, or were delivered before a consumer last came or left, are read: entries delivered
+later are pending at the owner of their hash."""
 
 from bisect import bisect_right
 from datetime import UTC, datetime

@@ -1,9 +1,8 @@
 """Entries of subscriptions as SQL over the rows of ``cursor_ledger``: ranges of entries in one state.
 
-A row of kind ``range`` says the state of the entries from ``first`` to ``last``, or of those at ``positions``; a later
-row wins, and a row of kind ``page`` voids the rows of its cursor before its round. A row with status acknowledged and a
-consumer concerns only what this consumer still had of the delivery of ``delivery_round``. Blocks of entries that rows
-say as a whole are not taken apart, so a row about very many entries costs little."""
+A row of kind ``range`` says the state of the entries from ``first`` to ``last``, or of those at ``positions``. A later
+row wins; a row of kind ``page`` voids the rows of its cursor before its round. A row with status acknowledged and a
+consumer concerns only what this consumer still had of the delivery of ``delivery_round``."""
 
 from collections.abc import Iterable
 
@@ -43,7 +42,8 @@ def _changes() -> str:
 def entries_in(*statuses: str) -> str:
     """The ranges of existing cursors' entries above mark-delete whose status is one of *statuses*.
 
-    Entries are looked at in blocks; those that a row says as a whole are one piece."""
+    Entries are looked at in blocks. A block that a row covers as a whole is one piece, so a row about very many entries
+    costs little."""
     wanted = ", ".join(f"'{status}'" for status in statuses)
     others = (f"IF(is_answered, NULL, state.{name}) AS {name}" for name in _STATE[1:])
     stated = ", ".join([f"IF(is_answered, '{ACKNOWLEDGED}', state.status) AS status", *others])

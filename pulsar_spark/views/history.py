@@ -2,7 +2,7 @@
 
 Rounds tell what the broker did, requests what clients asked for, by their clocks. Left out are refused requests, and
 cancellations and reschedulings without effect. Requests name topics only, so earlier topics of that name share it.
-Deletions by SQL appear at the first round that may have followed them. History reaches back as far as the tables."""
+Deletions by SQL appear at the first round that may have followed them."""
 
 from collections.abc import Callable, Iterable, Iterator
 

@@ -2,8 +2,7 @@
 the views ``hash_ranges`` and ``draining_hashes``.
 
 Names are Pulsar's: ``keyHashRanges`` (texts, until 3.x), ``keyHashRangeArrays``, and ``draining...`` (from 4.0).
-``waitingHashes`` is ours: the consumer gave back an entry that is not due. Rows do not tell
-``drainingHashesClearedTotal`` and ``blockedAttempts``."""
+``waitingHashes`` is ours: the consumer gave back an entry that is not due."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator

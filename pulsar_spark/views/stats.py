@@ -1,13 +1,12 @@
-"""Stats of a topic, nested as in Pulsar and derived from rows (semantics 0.29). stats_table has them as rows,
-key_shared those of Key_Shared subscriptions.
+"""Stats of a topic, nested as in Pulsar and derived from rows (semantics 0.29).
 
 As in Pulsar the backlog counts entries (3.28), delayed ones too (``msgDelayed``; ``msgBacklogNoDelayed`` is without
 them); unacknowledged and sent counters count messages. ``backlogSize`` is an estimate from the slowest subscription.
 
 Ours: ``ackedEntries`` (not backlog); ``oldestUnackedSeconds``, null for none; ``deadLetters``; ``waitingLetters``, not
-written yet (see ``pulsar-spark dlq waiting``); ``letterlessMessages``, deleted or trimmed before their letter was
-written. Only if there are any: ``error`` and ``errorKind`` (``stopped`` or ``set_aside``), ``foreignMessages`` (rows
-that are no publish), ``deletedMessages`` (except by trimming) and ``lostMessages`` (their file is gone)."""
+written yet; ``letterlessMessages``, deleted or trimmed before their letter was written. Only if there are any:
+``error`` and ``errorKind`` (``stopped`` or ``set_aside``), ``foreignMessages`` (rows that are no publish),
+``deletedMessages`` (except by trimming) and ``lostMessages`` (their file is gone)."""
 
 import datetime
 from collections.abc import Collection

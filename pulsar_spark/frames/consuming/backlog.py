@@ -1,7 +1,7 @@
 """Decide whether a run with *available_now* is done: everything published before it began has been handled.
 
-The topic's log at the start fixes what counts. A position is handled if it is acknowledged, pending at another consumer
-(or due to one, on Key_Shared), or given back by this run. Delayed entries are left to a later run."""
+A position is handled if it is acknowledged, pending at another consumer (or due to one, on Key_Shared), or given back
+by this run. Delayed entries are left to a later run."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -1,6 +1,5 @@
-"""Pauses after errors of a consumer's function: one second, doubled with each further error in a row, at most a minute.
-
-The consumer pauses by its failures in a row, an entry by its redelivery count."""
+"""Pauses after errors of a consumer's function: one second, doubled with each further error in a row, at most a
+minute."""
 
 from collections.abc import Callable
 
@@ -11,8 +10,7 @@ PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=60_000, mu
 
 
 class Backoff:
-    """The backoff of one consumer. *clock* counts monotonic seconds. ``error`` is the last error, None after a
-    success."""
+    """The backoff of one consumer. *clock* counts monotonic seconds. ``error`` is None after a success."""
 
     def __init__(self, clock: Callable[[], float]):
         self._clock = clock
@@ -36,5 +34,5 @@ class Backoff:
         return max(0.0, self._until - self._clock())
 
     def delay_ms(self, range_: PositionRange) -> int:
-        """How long an entry given back stays away: the pause, or longer if it came often."""
+        """How long an entry given back stays away: the pause, or longer by its redelivery count."""
         return max(PAUSES.delay_ms(range_.redelivery_count), round(self.seconds_left * 1000))

@@ -1,6 +1,5 @@
-"""A DataFrame consumer's connection to the broker: it joins, and follows added partitions and moves to other bundles.
-
-After a bundle was split, the old broker refuses requests and the consumer turns to the new one."""
+"""A DataFrame consumer's connection to the broker: it joins, and follows added partitions and moves to other
+bundles."""
 
 import logging
 import threading
@@ -81,7 +80,7 @@ class BrokerConnection:
             self.membership = self._new_membership()
 
     def join_anew(self) -> None:
-        """Join again under another consumer id; messages dealt to the previous id are no longer its own."""
+        """Join again under another consumer id; messages delivered to the previous id are no longer its own."""
         self.membership.leave()
         self.membership = self._new_membership()
         self.join()

@@ -36,15 +36,14 @@ from pulsar_spark.transforms.sticky_keys import by_key, with_hash
 
 ConsumeFunction = Callable[[DataFrame, Delivery], object]
 _KEPT_BYTES, _KEPT_MESSAGE_BYTES = 256 << 20, 8 << 20
-"""Spark keeps a decoded delivery until it is answered, if the delivery and its largest message are at most this large,
-stored and decompressed. Larger deliveries are decoded by each action. Spark holds several copies in memory, so larger
-limits can end a small JVM."""
+"""Spark keeps a decoded delivery until it is answered if the delivery and its largest message are at most this large,
+stored and decompressed; each action decodes larger ones again. Spark holds several copies in memory, so larger limits
+can end a small JVM."""
 
 
 class Called(NamedTuple):
-    """The reply to the broker, the requests that put messages off, and the function's error.
-
-    After an error everything is given back except unreadable messages."""
+    """The reply to the broker, the requests that put messages off, and the function's error, after which everything is
+    given back except unreadable messages."""
 
     reply: Answer
     letters: list[dict]

@@ -1,8 +1,6 @@
 """Consume a subscription as DataFrames: a function is called with each delivery.
 
-If it returns, the messages are acknowledged; if it raises, they come again after a growing pause (see ``backoff``). A
-returned frame of outcomes decides row by row (see ``delivery``). Delivery is at least once; ``delta_sink`` makes it
-exactly once."""
+Delivery is at least once; ``delta_sink`` makes it exactly once."""
 
 import os
 import time
@@ -69,8 +67,8 @@ def consume(
 
     **The frame.** *messages* has the columns of the messages table and ``ledger_id``, ``position`` and
     ``redelivery_count``, or those in *columns* and ``partition``; without *with_payload* there is no payload. Rows have
-    no order: sort by partition and position where order matters. Use the frame only inside the function, because its
-    files may be deleted afterwards. A delivery has at most *max_messages*, over all partitions.
+    no order. Use the frame only inside the function, because its files may be deleted afterwards. A delivery has at
+    most *max_messages*, over all partitions.
 
     **Where it starts.** A new subscription starts at *initial_position*, by default "Earliest", because a scheduled run
     that starts at "Latest" would silently do nothing. Pulsar's clients start at the latest.

@@ -1,8 +1,7 @@
 """The thread of a DataFrame consumer: it takes deliveries, calls the function, and replies to the broker.
 
-Permits for the next delivery are granted when the function begins, so that rounds overlap with its work; piled-up
-deliveries are passed on as one. On Exclusive and Failover subscriptions give-backs come first (see rewinding). During a
-pause it still takes events, so that a stop or lost lease is noticed."""
+Permits for the next delivery are granted when the function begins, so that rounds overlap with its work; deliveries
+that pile up are merged. During a pause it still takes events, so that it notices a stop or lost lease."""
 
 import logging
 import queue
@@ -202,7 +201,7 @@ class ConsumerThread:
         self.connection.join_anew()
 
     def _in_order(self, delivery: Delivery) -> Delivery:
-        """A new delivery without messages that come too early for the order of their keys, which are given back."""
+        """A new delivery without messages that come too early for the order of their keys; these are given back."""
         if self._key_order is None:
             return delivery
         ranges = self._without_left(delivery).ranges
@@ -213,7 +212,6 @@ class ConsumerThread:
         return replace(delivery, ranges=kept)
 
     def _without_left(self, delivery: Delivery) -> Delivery:
-        """*delivery* without what a run with *available_now* has left to the next one."""
         return delivery if self._backlog is None else self._backlog.without_left(delivery)
 
     def _rewind(self) -> None:

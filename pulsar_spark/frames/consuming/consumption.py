@@ -1,7 +1,7 @@
 """The user's handle of a running DataFrame consumer: inspect it, wait for it, stop it.
 
 A consumer ends when it or its Spark session is stopped, or with the process, which waits for the current delivery (see
-``running``). Leaving a ``with`` block raises nothing: :meth:`Consumption.exception` returns the error."""
+``running``)."""
 
 import logging
 import threading
@@ -26,7 +26,7 @@ def active_consumptions() -> list["Consumption"]:
 
 class Consumption(Described):
     """A running consumer that :func:`consume` returns; used like a StreamingQuery. As a context manager it stops when
-    its block ends."""
+    its block ends, and raises nothing: :meth:`exception` returns the error."""
 
     def __init__(self, consumer: ConsumerThread):
         self._consumer = consumer

@@ -1,8 +1,7 @@
 """Letters of a DataFrame consumer: its dead letter policy, and the messages that its function puts off.
 
-Rules are those of client.subscribing.letters. The consumer makes the letters; the broker acknowledges and writes them
-in one commit. The retry letter topic is consumed by a run of its own, under the same subscription, which exists from
-the start."""
+The consumer makes the letters, by client.subscribing.letters; the broker acknowledges and writes them in one commit.
+Another run consumes the retry letter topic, under the same subscription."""
 
 from collections.abc import Callable, Iterable, Iterator
 

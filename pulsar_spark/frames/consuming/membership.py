@@ -25,12 +25,11 @@ from pulsar_spark.storage.topics.topics import Topic
 
 INITIAL_POSITIONS = ("Latest", "Earliest")
 DEFAULT_INITIAL_POSITION: Literal["Earliest"] = "Earliest"
-"""The default for new subscriptions in DataFrame consumers: see :func:`consume`."""
+"""Where new subscriptions of DataFrame consumers start (see :func:`consume`)."""
 
 
 def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
-    """The name of *value*, a text or a member of an enumeration; :class:`InvalidConfiguration` if it is not
-    *allowed*."""
+    """The name of *value*, a text or an enumeration's member; :class:`InvalidConfiguration` if it is not *allowed*."""
     name = getattr(value, "name", value)
     if not isinstance(name, str) or name not in allowed:
         raise InvalidConfiguration(f"{what} {name!r} is unknown: give one of {', '.join(allowed)}")
@@ -58,7 +57,7 @@ class SubscribeOptions(NamedTuple):
         priority_level: int,
         key_shared_policy: ConsumerKeySharedPolicy | None = None,
     ) -> "SubscribeOptions":
-        """Validated options; a missing consumer name is generated."""
+        """The options; :class:`InvalidConfiguration` for invalid ones. A missing consumer name is generated."""
         check_type(ConsumerKeySharedPolicy | None, key_shared_policy, "key_shared_policy")
         is_of_java = subscription_type == "Key_Shared"  # the spelling of Java's client
         options = cls(
@@ -128,10 +127,11 @@ class Membership:
         self._collected: dict[tuple[int, int], _Collected] = {}
 
     def join(self, timeout: float, permits: int) -> None:
-        """Subscribe on every partition or on none, and grant *permits* messages on each.
+        """Subscribe on every partition or on none, and grant *permits* messages on each; raises the broker's refusal,
+        or Timeout.
 
-        On several partitions permits follow once all subscriptions succeeded, so that a refused consumer is dealt
-        nothing. Raises the broker's refusal, or Timeout."""
+        On several partitions permits follow once all subscriptions succeeded, so that a refused consumer gets
+        nothing."""
         self._join(self._partitions, self._options, timeout, permits)
 
     def join_added(self, partitions: list[int], timeout: float, permits: int) -> None:

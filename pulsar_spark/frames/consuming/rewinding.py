@@ -1,8 +1,8 @@
 """Keep the order after a give-back: on Exclusive and Failover subscriptions no later message is handled first.
 
 When the give-back is due, everything the consumer holds comes again, in order (semantics 2.12, 4.14). What arrives
-before is dropped unseen, and its permits are granted again only then, so that no more is dropped. If others acknowledge
-the message, it never comes: some seconds after the due time the consumer checks the cursor, and subscribes again."""
+before is dropped unseen, and its permits are granted again only then. If others acknowledge the message, it never
+comes: some seconds after the due time the consumer checks the cursor, and subscribes again."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.layout import Layout
 
 PATIENCE_SECONDS = 5.0
-"""Seconds after the due time, and between looks, before the cursor is checked."""
+"""Seconds from the due time to the first look at the cursor, and between looks."""
 
 
 @dataclass

@@ -1,1 +1,1 @@
-"""The frame of a delivery: which rows of which files, one row a chunked message, each consumer its own."""
+"""The frame of a delivery: the rows of its entries, with one row for a chunked message."""

@@ -1,8 +1,8 @@
 """Chunked messages in deliveries: one row each, at the position of the last chunk.
 
-The broker states where each message begins and ends. Spark finds its chunks (see chunk_groups), and Python workers join
-the payloads (see chunk_payloads). The driver first reads them once to check sizes. A message with a deleted chunk is
-gone; contradictory or too large chunks are an error of their message alone."""
+The broker states where each message begins and ends. Spark finds its chunks (see chunk_groups), the driver checks their
+sizes, and Python workers join the payloads (see chunk_payloads). A message with a deleted chunk is gone; contradictory
+or too large chunks are an error of their message alone."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -70,7 +70,7 @@ def across(ranges: Iterable[PositionRange], parts: Iterable[Parts]) -> tuple[Pos
 def _together(
     ranges: Iterable[PositionRange], are_bridged: Callable[[PositionRange, PositionRange], bool]
 ) -> list[PositionRange]:
-    """*ranges* in order; neighbours that are bridged and differ only in place become one."""
+    """*ranges* in order; bridged neighbours that differ only in place become one."""
     found: list[PositionRange] = []
     for range_ in sorted(ranges, key=attrgetter("partition", "first")):
         before = found[-1] if found else None
@@ -83,7 +83,7 @@ def _together(
 
 
 class Usable(NamedTuple):
-    """Chunks of messages, and the messages that cannot be passed on, by partition and last position: ``deleted`` lack a
+    """Chunks of messages, and messages that cannot be passed on, by partition and last position: ``deleted`` lack a
     deleted chunk, ``errors`` have lost or contradictory chunks."""
 
     parts: list[Parts]
@@ -161,7 +161,7 @@ def read_chunked(
     parts: Sequence[Parts],
     columns: Sequence[str] | None,
 ) -> DataFrame:
-    """*messages*, one row each, in the form of :func:`read_pieces`. *parts* are their chunks, perhaps among others."""
+    """*messages*, one row each, in the form of :func:`read_pieces`. *parts* have their chunks, perhaps among others."""
     lasts = {each.partition: [one.last for one in messages if one.partition == each.partition] for each in parts}
     found = [each.of_messages(lasts[each.partition]) for each in parts]
 

@@ -37,8 +37,8 @@ class Delivery(Described):
     """Entries that the broker sent to one consumer, in one round or in several that were merged.
 
     ``round`` is the last of these rounds; it had read the table ``requests`` up to version ``requests_version``. On
-    Key_Shared, entries that lie scattered are named one by one (see named_entries). The position of a chunked message
-    is that of its last chunk; ``chunked`` has (partition, first position, last position) of each."""
+    Key_Shared, scattered entries are named one by one (see named_entries). The position of a chunked message is that of
+    its last chunk; ``chunked`` has (partition, first position, last position) of each."""
 
     topic: str
     topic_id: str
@@ -195,7 +195,7 @@ def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
 
 
 def _by_place(rows: list[dict], outcome: str) -> dict[int, dict[int, dict[int | None, int]]]:
-    """Delays by partition, ascending position and batch index (None: the whole entry), for rows with *outcome*."""
+    """Delays of rows with *outcome*, by partition, ascending position and batch index (None: the whole entry)."""
     found: dict[int, dict[int, dict[int | None, int]]] = {}
     for row in rows:
         if row["outcome"] == outcome:
@@ -219,9 +219,8 @@ def between(ascending: list[int], first: int, last: int) -> list[int]:
 
 
 def without(ranges: Iterable[Delivered], holes: Mapping[int, Iterable[tuple[int, int]]]) -> tuple[Delivered, ...]:
-    """What is left of *ranges* without *holes*, which are given by partition and may overlap.
-
-    Named entries of a partition with holes become ranges.
+    """What is left of *ranges* without *holes*, which are given by partition and may overlap. Named entries of a
+    partition with holes become ranges.
 
     >>> [(left.first, left.last) for left in without([PositionRange(0, 0, 9), PositionRange(1, 0, 0)], {0: [(2, 20)]})]
     [(0, 1), (0, 0)]

@@ -16,9 +16,9 @@ from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.session import local_frame
 
 MOST_READS = 4
-"""A delivery with more kinds of named entries than this is read by ranges, because each kind is a read of its own."""
+"""A delivery with more kinds of named entries is read by ranges, because each kind is a read of its own."""
 MOST_STRETCHES, LEAST_GAP = 8, 1 << 17
-"""Stretches of positions that are read, and entries between two of them that are worth a bound of their own."""
+"""The most stretches of positions to read, and the smallest gap between two of them, in entries."""
 _PAGE_BITS = 12
 """Bits of the positions of a page, whose named entries are one row of bits."""
 _IS_NAMED = "shiftright(words[int(shiftright(position, 6) & 63)], int(position & 63)) & 1L = 1L"
@@ -66,7 +66,7 @@ def exact(ranges: Iterable[Delivered]) -> list[PositionRange]:
 
 
 def exact_in(partitions: Container[int], ranges: Iterable[Delivered]) -> tuple[Delivered, ...]:
-    """*ranges*, with ranges of positions instead of named entries in some partitions."""
+    """:func:`exact` for the *ranges* in some partitions."""
     return tuple(part for each in ranges for part in (exact([each]) if each.partition in partitions else [each]))
 
 

@@ -1,8 +1,8 @@
 """Read delivered messages from the files in which they were published, without Delta.
 
 Runs of ``ledgers`` name the files, so Delta need not resolve the table or choose files. The meant rows are passed as
-arrays, so that consumers and deliveries share compiled code (see transforms.stretches). This works for few unchanged
-files, whole entries, and one redelivery count; storage.entries.slices reads the rest."""
+arrays, so that deliveries share compiled code (see transforms.stretches). This works for few unchanged files, whole
+entries, and one redelivery count; storage.entries.slices reads the rest."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ MOST_BORDERS = 8
 _BLOCK_BITS, _MOST_BOUNDS = 17, 8
 """Bounds are rounded to blocks of this many entries, about a row group."""
 _READER_OPTIONS = {"parquet.filter.dictionary.enabled": "false"}
-"""Statistics and pages decide about bounds of entry ids. Reading dictionaries of ascending numbers would only cost
+"""Bounds of entry ids are decided by statistics and pages; reading dictionaries of ascending numbers would only cost
 time."""
 _PLAIN_NAME = re.compile(r"[\w.=-]+")
 _GLOB = re.compile(r"[\[\]{}*?\\]")
@@ -141,7 +141,7 @@ def _around(parts: Sequence[_Part]) -> Column | None:
 
 
 def _blocks(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge *spans* of entry ids into blocks, first to last, in order; adjoining blocks become one.
+    """Merge *spans* of entry ids into disjoint, not adjoining blocks (first, last), in order.
 
     >>> _blocks([(1 << 33, 1 << 33), (200_000, 200_000), (5, 9)])
     [(0, 1), (65536, 65536)]

@@ -10,9 +10,7 @@ job writes, in order:
    ids number the claims.
 
 A later run selects nothing again. After a crash between 2 and 3 both are repeated, and 2 does nothing. If *fix* drops
-every letter of a chunk, only 3 is written; after an interruption *fix* is called again. While one job selects, others
-wait, so no two select the same letter.
-"""
+every letter of a chunk, only 3 is written. While one job selects, others wait, so no two select the same letter."""
 
 import os
 import time
@@ -79,20 +77,19 @@ def reprocess_dead_letters(
     **What is sent**: payload, key, ordering key, event time and properties. DEAD_LETTER_REPLAYS is counted up; cause,
     attempts, RECONSUMETIMES and DELAY_TIME are removed. REAL_TOPIC, REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID still name
     the first origin. *fix* gets the letters as a DataFrame, one chunk of at most *chunk_letters* at a time, and returns
-    those to send, repaired. It must keep ``message_id``; rows that it leaves out stay dead. Each chunk is one commit. A
-    message whose key *fix* changes is routed by the new key. *rate* is the maximum of messages per second.
+    those to send, repaired. It must keep ``message_id``; rows that it leaves out stay dead. After an interruption it
+    may be called again. Each chunk is one commit. A message whose key *fix* changes is routed by the new key. *rate* is
+    the maximum of messages per second.
 
     **Once**: a call with the same *job_id* continues where the job stopped, or reports what it did. Its conditions must
-    be the same, except *since* and *until*, because the letters were selected in the first run. Give each run of a
-    scheduled job its own id, such as the date.
+    be the same, except *since* and *until*. Give each run of a scheduled job its own id, such as the date.
 
     If no message has died yet, nothing is recorded, and the report is all zeros. *dry_run* records and sends nothing;
     the report says what would be selected.
 
     The driver makes the selection, in about 200 bytes per letter. *hashing_scheme* is that of the target's other
     producers. The call waits for the broker at most *timeout* seconds. *clock* gives the current time; *wait* sleeps
-    for seconds.
-    """
+    for seconds."""
     check_name("job id", job_id)
     _check_numbers(rate=rate, max_replays=max_replays, limit=limit, chunk_letters=chunk_letters)
     checked_scheme(hashing_scheme)

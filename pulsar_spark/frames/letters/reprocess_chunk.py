@@ -20,7 +20,7 @@ from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import KEY_FLAGS, MESSAGE_KEYS, MESSAGES
 
 SENT_COLUMNS = ("payload", *MESSAGE_KEYS, "event_time", "properties")
-"""Columns of a letter that go into the sent message, with the flags for keys in base64."""
+"""Columns of a letter that go into the sent message; flags for keys in base64 go, too."""
 
 
 Fix = Callable[[DataFrame], DataFrame]

@@ -1,8 +1,7 @@
 """Decide which letters a job sends where and in which commits.
 
 A letter stays if another job has claimed it, if it was sent back often enough, if its origin is unknown, or if its
-chunks make no message. A default dead letter topic's name gives the retry letter topic's, because both are named after
-one topic (semantics 4.22)."""
+chunks make no message."""
 
 from collections import defaultdict
 from collections.abc import Iterable

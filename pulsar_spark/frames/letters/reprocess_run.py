@@ -1,5 +1,5 @@
 """One run of a job that sends dead letters back: it selects letters or finds its earlier selection, sends the rest, and
-reports. See ``frames.letters.reprocess`` for why nothing is sent twice."""
+reports (see ``frames.letters.reprocess``)."""
 
 import hashlib
 import json

@@ -1,7 +1,7 @@
 """Publish payloads of any size: Spark splits a message above the maximum into chunks (semantics 1.1-1.5).
 
-The uuid consists of producer name and sequence id, generated from the publish if missing. Rows are routed before, so
-all chunks lie in one partition, in sequence in one file."""
+The uuid consists of producer name and sequence id, generated if missing. Rows are routed before, so all chunks lie in
+one partition, in sequence in one file."""
 
 from collections.abc import Collection
 from typing import Literal, NamedTuple

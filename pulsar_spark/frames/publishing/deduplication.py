@@ -1,7 +1,7 @@
 """Commit a publish to a topic with deduplication: leave out rows whose sequence id is already stored, or comes twice.
 
-Only the written files are checked (see storage.topics.new_rows). So if another publish commits first, the frame need
-not run again."""
+Only the written files are checked (see storage.topics.new_rows). So the frame does not run again if another publish
+commits first."""
 
 from collections.abc import Sequence
 

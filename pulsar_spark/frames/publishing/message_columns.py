@@ -1,7 +1,7 @@
 """Map the columns of a frame to columns of the messages table, and refuse what does not fit.
 
-Only ``payload`` is required. An unknown column is an error, because a misspelt ``partition_key`` would publish without
-keys. Payloads that are already compressed or encrypted are published as they are."""
+An unknown column is an error, because a misspelt ``partition_key`` would publish without keys. Payloads that are
+already compressed or encrypted are published as they are."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -17,7 +17,7 @@ from pulsar_spark.storage.session import quoted
 from pulsar_spark.table_specs import MESSAGE_KEYS, MESSAGES
 
 REFUSED = "pulsar_spark refuses:"
-"""Marks the text of an error raised in a Spark task, so that the driver can report it without the stack trace."""
+"""Marks an error's text in a Spark task, so that the driver can report it without the stack trace."""
 
 _TEXTS = (T.StringType,)
 _TEXTS_OR_BYTES = (T.StringType, T.BinaryType)
@@ -102,7 +102,7 @@ def _check_names(given: dict[str, T.DataType], properties_from: Sequence[str]) -
 
 
 def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
-    """The columns of a key: bytes become base64 with a flag, invalid UTF-8 fails the job that writes it."""
+    """The columns of a key: bytes become base64 with a flag; invalid UTF-8 fails the job."""
     if isinstance(given, T.BinaryType):
         encoded = F.translate(F.base64(key), "\r\n", "")
         return {name: encoded, f"{name}_b64_encoded": F.when(key.isNotNull(), F.lit(True))}
@@ -114,7 +114,7 @@ def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
 
 def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
     """The deliver time from the column *name*: an instant, milliseconds since 1970, or an interval after *now*. One
-    beyond 64 bits fails the job that writes it."""
+    beyond 64 bits fails the job."""
     column = F.col(quoted(name))
     if isinstance(given, T.TimestampType):
         return column
@@ -131,7 +131,7 @@ def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
 
 
 def not_too_late(deliver_at_time: Column, now: datetime, max_delay_ms: int) -> Column:
-    """*deliver_at_time* for a publish at *now*; a delay above *max_delay_ms* fails the job that writes it."""
+    """*deliver_at_time* for a publish at *now*; a delay above *max_delay_ms* fails the job."""
     too_late = refusal(
         "NotAllowedError",
         f"a message with the deliver time '%s' waits longer than the topic's maximum of {max_delay_ms} ms: deliver it "
@@ -151,7 +151,7 @@ def _payload(given: T.DataType) -> Column:
 
 
 def in_one_piece(payload: str, max_message_size: int) -> str:
-    """SQL for the column *payload*; a value above *max_message_size* bytes fails the job that writes it."""
+    """SQL for the column *payload*; a value above *max_message_size* bytes fails the job."""
     size = f"octet_length({payload})"
     begin = f"'{REFUSED}MessageTooBig: a payload has '"
     end = (
@@ -164,8 +164,7 @@ def in_one_piece(payload: str, max_message_size: int) -> str:
 
 def instant(micros: int) -> str:
     """SQL for the instant *micros* after 1970, as an array element, so that Spark does not compile new code for each.
-
-    The index depends on the task in name only, which keeps Spark from computing it beforehand."""
+    The index depends on the task in name only, so Spark does not fold it."""
     return f"timestamp_micros(get(array({micros}L), spark_partition_id() & 0))"
 
 
@@ -190,7 +189,7 @@ def _properties(given: dict[str, T.DataType], properties_from: Sequence[str]) ->
 
 
 def _checked_properties(properties: Column) -> Column:
-    """*properties*; a null value or invalid UTF-8 fails the job that writes it."""
+    """*properties*; a null value or invalid UTF-8 fails the job."""
     null = refusal(
         "InvalidMessage",
         "column 'properties' has a null value: leave such properties out with map_filter, or name columns in "
@@ -209,7 +208,6 @@ def _checked_properties(properties: Column) -> Column:
 
 def refusal(error: str, text: str, *columns: Column) -> Column:
     """A Column that fails the job with a text from which the driver raises *error*, a class of ``pulsar_spark.errors``.
-
     Each ``%s`` in *text* stands for the value of one of *columns*."""
     first, *others = f"{REFUSED}{error}: {text}".split("%s")
     parts = [F.lit(first)]

@@ -2,9 +2,8 @@
 
 An entry id is the write task << 33 plus a number dense within task and partition, so the ids of a partition in a file
 are one run. With few partitions tasks write one file for each (see storage.delta.task_files); with many, or with
-*sort_by_key*, rows are sorted first. *sort_by_key* keeps the order of each key, but not of the partition.
-
-Murmur3 routing computes the sticky-key hash anyway, so it is stored; with other schemes readers compute it."""
+*sort_by_key*, rows are sorted first. Murmur3 routing computes the sticky-key hash, so it is stored; with other schemes
+readers compute it."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -64,9 +63,7 @@ class Writing(NamedTuple):
         self, messages: DataFrame, given: set[str], publish_id: str, now: datetime
     ) -> tuple[DataFrame, ByTasks | None]:
         """Rows of the messages table for *messages* with the columns *given*, and how tasks write them (None: Spark's
-        writer does).
-
-        A payload above the largest fails the job. Columns that were not given stay out of the files."""
+        writer does). A payload above the largest fails the job. Columns not given stay out of the files."""
         has_keys = bool(given & {*MESSAGE_KEYS})
         if has_keys and (self.sort_by_key or self.scheme is HashingScheme.Murmur3_32Hash):
             messages, given = _with_sticky_key_hash(messages, given), {*given, HASH}
@@ -118,7 +115,7 @@ def _in_order(messages: DataFrame, by: Sequence[str]) -> DataFrame:
 
 
 def _with_sticky_key_hash(messages: DataFrame, given: set[str]) -> DataFrame:
-    """*messages* with the sticky-key hash; Python decodes base64, because Spark fails at invalid base64."""
+    """*messages* with the sticky-key hash; Python decodes base64, because Spark fails if it is invalid."""
     if given.intersection(KEY_FLAGS):
         columns = (F.col(name) if name in given else F.lit(None) for name in KEY_COLUMNS)
         return messages.withColumn(HASH, sticky_key_hash(*columns))

@@ -32,7 +32,7 @@ def checked_scheme(scheme: Scheme) -> HashingScheme:
 def routed(messages: DataFrame, columns: set[str], partitions: Sequence[int], scheme: HashingScheme) -> DataFrame:
     """*messages*, which have the message *columns*, with their ``partition``, one of *partitions*.
 
-    With Murmur3, messages with keys have ``sticky_key_hash``. A given partition elsewhere fails the job that writes;
+    With Murmur3, messages with keys have ``sticky_key_hash``. A given partition outside of *partitions* fails the job;
     null counts as not given."""
     if len(partitions) == 1:
         partition = F.lit(partitions[0])
@@ -78,7 +78,7 @@ def _with_key_hash(messages: DataFrame, columns: set[str], scheme: HashingScheme
 
 
 def _java_hash(messages: DataFrame, text: str) -> Column:
-    """``hashCode()`` of the column *text*, in generated code; other processes' sessions use the slower ``reflect``."""
+    """``hashCode()`` of the column *text*, in generated code; with Spark Connect by the slower ``reflect``."""
     if not has_context(messages.sparkSession):
         return F.expr(_REFLECTED.format(text))
 

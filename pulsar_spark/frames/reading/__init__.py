@@ -1,1 +1,1 @@
-"""Reading topics as frames: messages with their chunks put together, and payloads made plain."""
+"""Read topics as frames: messages with their chunks put together, and payloads decoded."""

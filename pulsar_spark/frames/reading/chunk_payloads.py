@@ -1,9 +1,8 @@
 """Join the payloads of chunked messages in Python workers, where the rows of their last chunks are read.
 
 The chunks of each message (see chunk_groups) and the row of its last one (see last_chunks) are known before, so
-payloads are not shuffled, and are read only if needed. A message that cannot be joined, for instance because a chunk
-was deleted meanwhile, is an error of its own; chunks that OPTIMIZE moved are found. A filter on the payload makes Spark
-read it twice."""
+payloads are not shuffled. A message that cannot be joined, for instance because a chunk was deleted meanwhile, is an
+error of its own; chunks that OPTIMIZE moved are found. A filter on the payload makes Spark read it twice."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -51,7 +50,6 @@ class Sizes(NamedTuple):
 
 class Parts(NamedTuple):
     """Chunks in *partition*: their positions, those of their messages' last chunks, and *sizes* if they were read.
-
     *payloads* are kept only if small."""
 
     partition: int

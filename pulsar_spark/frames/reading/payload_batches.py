@@ -1,7 +1,7 @@
 """Shared by publishing and reading payloads in Spark: key readers in tasks, and arrays of limited size.
 
-A frame's plan is shown, logged and sent around, so it never holds keys: only paths, or a function that makes a reader,
-once in each task."""
+A frame's plan is shown and logged, so it never holds keys: only paths, or a function that makes a reader in each
+task."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
@@ -19,8 +19,8 @@ from pulsar_spark.payloads.keys import CryptoKeyReader
 _Member = TypeVar("_Member", bound=Enum)
 KeyReader = CryptoKeyReader | Callable[[], CryptoKeyReader]
 _BATCH_BYTES = 4 << 20
-"""A column goes back to Spark in arrays of about this many bytes, or one payload: decompressed payloads may be large,
-and Spark works on while the next array is made."""
+"""About the bytes of the arrays in which a column goes back to Spark; a larger payload is alone. Decompressed payloads
+may be large, and Spark works on while the next array is made."""
 
 
 def key_reader_of(given: KeyReader | None) -> Callable[[], CryptoKeyReader] | None:
@@ -39,7 +39,7 @@ def key_reader_of(given: KeyReader | None) -> Callable[[], CryptoKeyReader] | No
 
 
 def make_key_reader(key_reader: Callable[[], CryptoKeyReader] | None) -> CryptoKeyReader | None:
-    """The key reader in a task; fails the job if the function made something else."""
+    """The key reader in a task; the job fails if the function made something else."""
     if key_reader is None:
         return None
     reader = key_reader()
@@ -60,8 +60,7 @@ def values_of(column: pa.Array) -> Sequence:
 
 
 def in_pieces(rows: Iterable[tuple], kind: pa.StructType) -> Iterator[pa.StructArray]:
-    """Rows, whose first value is the payload, as arrays of limited size; a larger payload is alone in its array. Text
-    is not validated."""
+    """Rows, whose first value is the payload, as arrays of limited size. Text is not validated."""
     piece: list[tuple] = []
     size = 0
     for row in rows:

@@ -1,7 +1,4 @@
-"""Read a topic's messages as a frame, one row each, with positions.
-
-Unlike ``spark.read`` of the table, chunked messages are put together. Positions are given whether or not a broker has
-numbered the entries yet."""
+"""Read a topic's messages as a frame, one row each, with positions."""
 
 import os
 from collections.abc import Mapping, Sequence

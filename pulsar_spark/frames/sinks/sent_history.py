@@ -1,5 +1,4 @@
-"""What was delivered of a subscription to whom and when, from its rounds. A sink uses it to find consumers to fence
-(see delta_sink)."""
+"""What was delivered of a subscription to whom and when, from its rounds, so that a sink finds consumers to fence."""
 
 from collections import defaultdict
 from collections.abc import Sequence

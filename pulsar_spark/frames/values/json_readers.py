@@ -1,5 +1,5 @@
-"""Read JSON values of logical types and unions. Dates and times become numbers, as in value_readers. A value that does
-not fit the schema is a ValueError that names the field."""
+"""Read JSON values of logical types and unions. Dates and times become numbers. A value that does not fit the schema is
+a ValueError that names the field."""
 
 import json
 from decimal import Decimal

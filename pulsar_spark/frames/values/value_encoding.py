@@ -1,5 +1,4 @@
-"""Encode a typed column as payloads of a schema: Spark writes JSON of plain types, Python workers the rest.
-value_writers decides which columns are accepted."""
+"""Encode a typed column as payloads of a schema: Spark writes JSON of plain types, Python workers the rest."""
 
 import io
 import json

@@ -1,5 +1,5 @@
-"""Convert stored Avro to values of a column; value_writers is the opposite. Dates and times become numbers, which reach
-further than Python's types. A value that does not fit the column is a ValueError."""
+"""Convert stored Avro to values of a column. Dates and times become numbers, which reach further than Python's types. A
+value that does not fit the column is a ValueError."""
 
 from collections.abc import Callable
 from decimal import Decimal

@@ -46,9 +46,8 @@ _WIDER = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "d
 
 
 def column_type(info: SchemaInfo) -> pa.DataType:
-    """The column type of an AVRO or JSON schema; in JSON, bytes are texts.
-
-    :class:`InvalidConfiguration` if it has none, as a JSON schema that is not a record."""
+    """The column type of an AVRO or JSON schema; :class:`InvalidConfiguration` if it has none, as a JSON schema that is
+    not a record."""
     kind = parse_definition(info.schema())
     found = arrow_type(kind)
     if info.schema_type() is SchemaType.JSON:
@@ -83,7 +82,8 @@ def has_members(kind: AvroType) -> bool:
 
 
 def arrow_type(kind: AvroType, within: tuple[str, ...] = ()) -> pa.DataType:
-    """The Arrow type of a parsed definition, *within* the records of these names."""
+    """The Arrow type of a parsed definition, *within* the records of these names; :class:`InvalidConfiguration` if
+    there is none."""
     if kind.kind == "union":
         arms = [arrow_type(each, within) for each in members(kind)]
         if len(arms) > 1:
@@ -110,8 +110,7 @@ def arrow_type(kind: AvroType, within: tuple[str, ...] = ()) -> pa.DataType:
 
 
 def stored_type(kind: pa.DataType) -> pa.DataType:
-    """A type with numbers for dates and times: days, microseconds since 1970, nanoseconds of a day. They reach further
-    than Python's types."""
+    """A type with numbers for dates and times: days, microseconds since 1970, nanoseconds of a day."""
     return mapped(kind, _stored_leaf)
 
 

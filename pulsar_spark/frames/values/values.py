@@ -1,7 +1,6 @@
 """Decode message payloads into a typed column, with the schemas that the topic keeps.
 
-Spark itself reads JSON of plain types; Python workers read the rest, Avro with the schema that wrote it. An unreadable
-value is null with an error. Column types are in value_types."""
+Spark itself reads JSON of plain types; Python workers read the rest, Avro with the schema that wrote it."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 """Ack sets: which messages of a batch are still unacknowledged, as Pulsar sends and stores them.
 
-Rule (semantics 3.3): signed 64-bit words, low bit first, a set bit = unacknowledged, without zero words at the end. The
-empty tuple acknowledges the entry. For a whole entry (None, in tables null) start from :func:`full`."""
+Rule (semantics 3.3): signed 64-bit words, low bit first, a set bit = unacknowledged, no zero words at the end. The
+empty tuple acknowledges the entry. A whole entry has no set (None, in tables null); :func:`full` makes one."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -91,8 +91,7 @@ def intersect(kept: Iterable[int], given: Iterable[int]) -> AckSet:
 def replaced_by_cumulative(kept: Iterable[int], given: Iterable[int]) -> AckSet:
     """The ack set after a cumulative acknowledgement brings *given* (3.20).
 
-    As in Pulsar, *given* replaces *kept* if its first unacknowledged index is larger, and is ignored otherwise. An
-    empty *given* acknowledges the entry.
+    As in Pulsar, *given* replaces *kept* if its first unacknowledged index is larger. An empty set wins.
 
     >>> replaced_by_cumulative(of_indexes([0, 3]), of_indexes([2, 3]))
     (12,)
@@ -115,7 +114,7 @@ def count(words: Iterable[int]) -> int:
 
 
 def is_empty(words: Iterable[int]) -> bool:
-    """Whether no message is left, so that the entry is acknowledged."""
+    """Whether the entry is acknowledged: no message is left."""
     return not any(words)
 
 
@@ -129,7 +128,7 @@ def first_unacked(words: Iterable[int]) -> int:
 
 
 def trimmed(words: Iterable[int]) -> AckSet:
-    """The canonical form of a set: without zero words at the end.
+    """The set without zero words at the end.
 
     >>> trimmed([7, 0, 0])
     (7,)

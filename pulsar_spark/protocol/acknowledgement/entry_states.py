@@ -1,10 +1,9 @@
 """The states of an entry on a subscription, and every transition between them, as data.
 
 Events of a round come in this order: seek, acknowledgements, returns, read, delivery. Cumulative acknowledgement, skip,
-clear backlog, time to live, trimming and putting off (0.27, 4.23) acknowledge entries. The redelivery count (0.20) and
-a batch's indexes (0.23) are apart. A chunked message is the entry that completes it (1.11).
-
-Tests compare the table with the round, its plain twin and the reference broker."""
+clear backlog, time to live, trimming and putting off (0.27, 4.23) acknowledge entries. Redelivery counts (0.20) and
+batch indexes (0.23) are apart. A chunked message is the entry that completes it (1.11). Tests compare the table with
+the round, its plain twin and the reference broker."""
 
 from typing import NamedTuple
 
@@ -53,8 +52,8 @@ ALWAYS = ""
 
 
 class Transition(NamedTuple):
-    """An *event* moves an entry from *state* to *next_state* if *guard* is true; *rule* is its number in the semantics
-    sheet."""
+    """An *event* moves an entry from *state* to *next_state* if *guard* is true; *rule* is its number in the
+    semantics."""
 
     state: str
     event: str
@@ -119,7 +118,7 @@ def transition(state: str, event: str, guard: str = ALWAYS) -> Transition:
 
 
 def events_between(state: str, next_state: str) -> tuple[str, ...]:
-    """The events that may lead from one state to another, in the order of a round.
+    """The events that may lead from *state* to *next_state*, in the order of a round.
 
     >>> events_between(PENDING, ACKNOWLEDGED)
     ('seek', 'acknowledge', 'acknowledge a part')

@@ -1,7 +1,5 @@
-"""Ranges of a cursor in columns: 17 or 18 bytes each, where a
-:class:`~pulsar_spark.protocol.acknowledgement.cursor.Range` takes two hundred.
-
-The fields beside the ends (the *tail*) are kept once, in a shared list."""
+"""Ranges of a cursor in columns: 17 or 18 bytes each instead of two hundred. Fields other than first and last (the
+*tail*) are stored once, in a shared list."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,12 +12,12 @@ import numpy as np
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 
 TAIL = Range._fields[2:]
-"""The fields of a tail."""
+"""The names of a tail's fields."""
 
 
 class PackedRanges(Sequence[Range]):
-    """A sequence that makes its ranges on access. *ends* are first and last positions, *which* numbers each one's tail
-    in *tails*. Slices are packed too.
+    """A sequence that makes its ranges on access. *ends* are rows of first and last positions; *which* holds each
+    range's index in *tails*. Slices are packed too.
 
     >>> ranges = [Range(1, 1, "pending", "a"), Range(2, 9, "acknowledged"), Range(12, 12, "pending", "a")]
     >>> packed = joined([ranges])
@@ -55,7 +53,7 @@ class PackedRanges(Sequence[Range]):
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(tuple.__eq__, self, other))
 
     def _agrees_with(self, other: "PackedRanges") -> bool:
-        """Are the tails of *other*, which is as long, equal one by one?"""
+        """Whether the tails of *other*, which is as long, are equal one by one."""
         pairs = self.which.astype(np.int64) * len(other.tails) + other.which
         return all(
             self.tails[pair // len(other.tails)] == other.tails[pair % len(other.tails)]
@@ -65,7 +63,7 @@ class PackedRanges(Sequence[Range]):
     __hash__ = None  # type: ignore[assignment]  # it equals lists
 
     def where(self, chosen: np.ndarray) -> "PackedRanges":
-        """Those of the ranges that flags choose."""
+        """The ranges that the flags *chosen* mark."""
         return PackedRanges(self.ends[:, chosen], self.which[chosen], self.tails)
 
     def in_order(self) -> "PackedRanges":
@@ -77,7 +75,7 @@ class PackedRanges(Sequence[Range]):
 
 
 def used_numbers(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct *numbers* (below *count*), ascending, and the index of each of *numbers* among them.
+    """The distinct *numbers* (below *count*), ascending, and the index of each number among them.
 
     >>> [found.tolist() for found in used_numbers(np.array([7, 2, 7]), 9)]
     [[2, 7], [1, 0, 1]]
@@ -97,7 +95,7 @@ def ends_of(ranges: Sequence[Range]) -> np.ndarray:
 
 
 def joined(parts: Sequence[Sequence[Range]]) -> PackedRanges:
-    """The ranges of all *parts*, packed or not, one after the other.
+    """The ranges of all *parts*, packed or not, in sequence.
 
     >>> one, other = joined([[Range(1, 1, "pending", "a")]]), joined([[Range(3, 4, "acknowledged")]])
     >>> joined([one, [Range(5, 5, "pending", "a")], other]) == [*one, Range(5, 5, "pending", "a"), *other]

@@ -10,7 +10,7 @@ from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array
 
 
 def packed(positions: np.ndarray) -> bytes:
-    """Positions in the given order: zigzag varints (Protocol Buffers') of the differences.
+    """Positions in the given order, as zigzag varints (Protocol Buffers') of their differences.
 
     >>> packed(np.array([300, 301, 302, 9])), unpacked(packed(np.array([300, 301, 302, 9]))).tolist()
     (b'\\xd8\\x04\\x02\\x02\\xc9\\x04', [300, 301, 302, 9])
@@ -33,7 +33,7 @@ def packed(positions: np.ndarray) -> bytes:
 
 
 def unpacked(data: bytes) -> np.ndarray:
-    """The positions that :func:`packed` packed, in their order."""
+    """The positions in *data*, in their order."""
     read = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(read < 0x80) + 1
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(ends)]
@@ -48,7 +48,7 @@ def unpacked(data: bytes) -> np.ndarray:
 
 
 def packed_pairs(firsts: np.ndarray, lasts: np.ndarray) -> bytes | None:
-    """First and last positions of chunked messages, which may interleave, packed; None if empty.
+    """First and last positions of chunked messages, packed; they may interleave. None if empty.
 
     >>> unpacked_pairs(packed_pairs(np.array([3, 4]), np.array([9, 6]))), unpacked_pairs(None)
     ([(3, 9), (4, 6)], [])
@@ -57,12 +57,12 @@ def packed_pairs(firsts: np.ndarray, lasts: np.ndarray) -> bytes | None:
 
 
 def unpacked_pairs(data: bytes | None) -> list[tuple[int, int]]:
-    """The pairs in *data*, in order; none in None."""
+    """The pairs in *data*, in order; none if it is None."""
     return list(map(tuple, unpacked(data).reshape(-1, 2).tolist())) if data else []
 
 
 def packed_stretches(stretches: Positions | None) -> bytes | None:
-    """Stretches of positions, packed; None if empty.
+    """Ranges of positions, packed; None if empty.
 
     >>> list(unpacked_stretches(packed_stretches(Positions([(3, 9), (20, 20)]))))
     [(3, 9), (20, 20)]
@@ -71,7 +71,7 @@ def packed_stretches(stretches: Positions | None) -> bytes | None:
 
 
 def unpacked_stretches(data: bytes | None) -> Positions:
-    """The stretches in *data*; none in None."""
+    """The ranges in *data*; none if it is None."""
     return Positions(unpacked_pairs(data))
 
 
@@ -85,7 +85,7 @@ def named(positions: np.ndarray) -> str:
 
 
 def named_positions(text: str) -> np.ndarray:
-    """The positions in such a property; :class:`InvalidMessage` if it is invalid."""
+    """The positions that :func:`named` wrote; :class:`InvalidMessage` for other text."""
     try:
         return unpacked(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError) as wrong:

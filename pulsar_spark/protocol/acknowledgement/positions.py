@@ -1,6 +1,4 @@
-"""Sets of positions, as disjoint ranges in order.
-
-Rule: LongPairRangeSet of ManagedCursorImpl. Adding and looking up take a binary search each."""
+"""Sets of positions, as disjoint ranges in order. Rule: LongPairRangeSet of ManagedCursorImpl."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +7,7 @@ import numpy as np
 
 
 def expanded(firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
-    """All positions of ranges, one after the other.
+    """All positions of ranges, in sequence.
 
     >>> expanded(np.array([3, 9]), np.array([5, 9])).tolist()
     [3, 4, 5, 9]
@@ -33,7 +31,7 @@ def ranges_of(positions: np.ndarray | Sequence[int]) -> list[tuple[int, int]]:
 
 
 def stretches_of(positions: np.ndarray) -> np.ndarray:
-    """Ascending positions as two rows: the first and last positions of ranges.
+    """Ascending positions as two rows: first and last positions of ranges.
 
     >>> stretches_of(np.array([3, 4, 5, 9])).tolist()
     [[3, 9], [5, 9]]
@@ -48,11 +46,11 @@ def as_array(spans: Iterable[tuple[int, int]]) -> np.ndarray:
 
 
 NEAR = 1024
-"""Ranges with at most so many entries between them are read in one stretch."""
+"""The most entries between ranges that are read together."""
 
 
 def clusters(firsts: np.ndarray, lasts: np.ndarray) -> list[tuple[int, int]]:
-    """Slices (from, to) of ordered, disjoint ranges that are near enough to be read in one stretch.
+    """Slices (from, to) of ordered, disjoint ranges that are :data:`NEAR` enough to be read together.
 
     >>> clusters(np.array([1, 9, 5000]), np.array([3, 9, 5001]))
     [(0, 2), (2, 3)]
@@ -62,7 +60,7 @@ def clusters(firsts: np.ndarray, lasts: np.ndarray) -> list[tuple[int, int]]:
 
 
 def inside(positions: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:
-    """Which of *positions* lie in any of *spans*.
+    """Which of *positions* lie in *spans*.
 
     >>> inside(np.array([1, 4, 9]), [(3, 5), (4, 6)]).tolist()
     [False, True, False]
@@ -71,14 +69,14 @@ def inside(positions: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarra
 
 
 def overlap(firsts: np.ndarray, lasts: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:
-    """Which of the ranges *firsts*..*lasts* overlap any of *spans*."""
+    """Which of the ranges *firsts*..*lasts* overlap *spans*."""
     span_firsts, span_lasts = as_array(spans)
     begun = np.searchsorted(np.sort(span_firsts), lasts, "right")
     return begun > np.searchsorted(np.sort(span_lasts), firsts, "left")
 
 
 class Positions:
-    """A set of positions, made of inclusive ranges.
+    """A set of positions, made of inclusive ranges. Adding and looking up take a binary search.
 
     >>> found = Positions([(5, 5), (1, 2), (3, 3)])
     >>> list(found), 4 in found, bool(found)

@@ -1,1 +1,1 @@
-"""Chunked messages: how a payload is split and put together, and how much of incomplete ones is kept."""
+"""Chunked messages: how payloads are split and joined, and how many incomplete messages are kept."""

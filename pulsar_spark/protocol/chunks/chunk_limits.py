@@ -1,8 +1,8 @@
 """How many incomplete chunked messages a consumer keeps, and for how long.
 
 Rule: semantics 1.14, 1.15 (ConsumerImpl: maxPendingChunkedMessage, autoAckOldestChunkedMessageOnQueueFull,
-expireTimeOfIncompleteChunkedMessage). At each chunk 0 the oldest messages above the limit are evicted: acknowledged, or
-withheld from this consumer."""
+expireTimeOfIncompleteChunkedMessage). Each chunk 0 evicts the oldest messages above the limit: they are acknowledged,
+or withheld from this consumer."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ class ChunkLimits(NamedTuple):
         )
 
     def request_properties(self) -> dict[str, str]:
-        """The limits as properties of a subscribe request; :meth:`of` reads them."""
+        """The properties of a subscribe request that :meth:`of` reads."""
         return {
             MAX_PENDING: str(self.most),
             AUTO_ACK_OLDEST: str(self.auto_acks).lower(),
@@ -51,7 +51,7 @@ def begun_too_early(expire_ms: int, now: int) -> int:
 
 
 class Group(NamedTuple):
-    """The position of a message's chunk 0, and where the message is complete or given up."""
+    """Where a message's chunk 0 is, and where the message is complete or given up."""
 
     first: int
     end: int
@@ -65,8 +65,8 @@ class Eviction(NamedTuple):
 
 
 def evictions(groups: Iterable[Group], *, most: int, begin: int) -> list[Eviction]:
-    """Which message each chunk 0 at or after *begin* evicts, with at most *most* incomplete. *groups* are in order of
-    their first chunks.
+    """The messages evicted by each chunk 0 at or after *begin*, with at most *most* incomplete. *groups* are ordered by
+    first chunk.
 
     >>> evictions([Group(0, 3), Group(1, 2), Group(4, 9)], most=1, begin=0)
     [Eviction(position=1, evicted=Group(first=0, end=3))]

@@ -33,13 +33,12 @@ MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 """Pulsar's maxMessageSize: bytes of an entry, its metadata included."""
 
 NUMBERS_BYTES, TEXT_BYTES = 64, 6
-"""The most bytes that the numbers of a message's metadata take, and that length and tag of a text take."""
+"""Upper bounds of bytes in a message's metadata: of all numbers, and of a text's length and tag."""
 
 MAX_PENDING = "max_pending_chunked_message"
 AUTO_ACK_OLDEST = "auto_ack_oldest_chunked_message_on_queue_full"
 EXPIRE_TIME_MS = "expire_time_of_incomplete_chunked_message_ms"
-"""Properties of a subscribe request: limits for incomplete messages (see protocol.chunks.chunk_limits). Absent: none
-(0.25)."""
+"""Properties of a subscribe request: limits for incomplete messages (see chunk_limits); no limit if absent (0.25)."""
 
 
 class Verdict(IntEnum):
@@ -60,11 +59,11 @@ REASONS = {
     Verdict.MALFORMED: "chunk_id is not one of 0 to num_chunks_from_msg - 1",
     Verdict.DISAGREES: "num_chunks_from_msg differs from that of chunk 0",
 }
-"""Why an entry with this verdict belongs to no complete message."""
+"""By verdict, why an entry belongs to no complete message."""
 
 
 def chunk_count(payload_bytes: int, chunk_payload_bytes: int) -> int:
-    """Into how many chunks a payload is split (after compression and encryption); 1 for an empty one.
+    """The number of chunks of a payload (after compression and encryption); 1 for an empty one.
 
     >>> chunk_count(0, 5), chunk_count(5, 5), chunk_count(6, 5)
     (1, 1, 2)
@@ -89,8 +88,8 @@ def chunk_payload_bytes(max_message_size: int, metadata_bytes: int, chunk_max_me
 
 
 def metadata_bytes(texts: Iterable[bytes | None], properties: Iterable[tuple[bytes, bytes]] = ()) -> int:
-    """An upper bound of a message's metadata, with *texts* (names, keys, uuid) and *properties*; a sum, so that Spark
-    can compute it too.
+    """An upper bound of a message's metadata, with *texts* (names, keys, uuid) and *properties*. It is a sum, which
+    Spark can compute too.
 
     >>> metadata_bytes([b"producer", None, b"key"], [(b"colour", b"red")])
     108
@@ -100,7 +99,8 @@ def metadata_bytes(texts: Iterable[bytes | None], properties: Iterable[tuple[byt
 
 
 class Open(NamedTuple):
-    """Groups, by index: next chunk expected (0: closed), chunk count, and the row of chunk 0 (-1: before the rows)."""
+    """The state of groups, by index: next chunk expected (0: closed), chunk count, and the row of chunk 0 (-1: before
+    the rows)."""
 
     next_chunks: np.ndarray
     num_chunks: np.ndarray
@@ -117,7 +117,8 @@ class Judged(NamedTuple):
 
 
 def judged(groups: np.ndarray, chunk_ids: np.ndarray, num_chunks: np.ndarray, before: Open) -> Judged:
-    """Judge chunks by position. *groups* are indexes into *before*; a null chunk id or count is -1."""
+    """Judge chunks, which are ordered by position. *groups* are indexes into *before*; a null chunk id or count is
+    -1."""
     count = len(before.next_chunks)
     was_open = before.next_chunks > 0
     # A first row per group stands for its earlier state: its last chunk, with an unknown opener.
@@ -169,12 +170,12 @@ def none_open(count: int) -> Open:
 
 
 WRONG_SIZE = "its chunks have %d bytes%s together, and one of them gives the message %d (total_chunk_msg_size)"
-"""The text of :func:`wrong_size`, and of Spark's ``format_string``: bytes, whether more come, and the size."""
+"""The text of :func:`wrong_size`, also for Spark's ``format_string``: bytes, " and more" or nothing, and the size."""
 
 
 def wrong_size(payload_bytes: int, stated_sizes: Iterable[int | None], *, is_whole: bool = True) -> str | None:
-    """Why *payload_bytes* of chunks contradict one of their *stated_sizes* (``total_chunk_msg_size``; null: none). None
-    if they agree, or may once more chunks come.
+    """Why *payload_bytes* of chunks contradict one of their *stated_sizes* (``total_chunk_msg_size``; None: not
+    stated). None if they agree, or (unless *is_whole*) may agree once more chunks come.
 
     >>> wrong_size(4, {4, None}), wrong_size(4, {9}, is_whole=False)
     (None, None)

@@ -1,4 +1,4 @@
-"""Delayed entries: which entries wait for their deliver time, and the order in which they come due.
+"""Delayed entries: which ones wait for their deliver time, and the order in which they come due.
 
 Rule: semantics 5 with decisions 0.21 and 0.24. Numbering decides once whether an entry is *delayed*."""
 
@@ -12,22 +12,21 @@ LAST_TIME = MAX_LONG // 1000 * 1000
 """The last deliver time in whole milliseconds, in microseconds."""
 
 MAX_MS = MAX_LONG // 1000 - 1
-"""The last deliver time of a request, in milliseconds since 1970: tables count microseconds in 64 bits."""
+"""The last deliver time of a request, in milliseconds since 1970; tables hold microseconds in 64 bits."""
 
 CANCEL = "cancel"
-"""Property of an acknowledgement: it includes only positions that wait for their deliver time."""
+"""Property of an acknowledgement: only positions that wait for their deliver time."""
 
 DELIVER_AT_MS = "deliver_at_ms"
 """Property of a request to reschedule: the new deliver time, in milliseconds since 1970."""
 
 POSITIONS = "positions"
-"""Property of a request to cancel or reschedule: only these positions between its first and last, as written by
-:func:`~pulsar_spark.protocol.acknowledgement.packing.named`. So one request can name thousands of scattered ones."""
+"""Property of a request to cancel or reschedule: only these positions between its first and last, as
+:func:`~pulsar_spark.protocol.acknowledgement.packing.named` writes them."""
 
 
 def whole_ms(times: np.ndarray) -> np.ndarray:
-    """Round deliver times in microseconds up to milliseconds, as in Pulsar, so that none is early (0.21) and the index
-    is smaller (5.9).
+    """Deliver times in microseconds, rounded up to milliseconds as in Pulsar, so that none is early (0.21, 5.9).
 
     >>> whole_ms(np.array([1_000, 1_001, -1, 2**63 - 1])).tolist()
     [1000, 2000, 0, 9223372036854775000]
@@ -37,9 +36,8 @@ def whole_ms(times: np.ndarray) -> np.ndarray:
 
 
 def are_delayed(times: np.ndarray, delayed_after: int | np.ndarray | None) -> np.ndarray:
-    """Which entries of a run belong to the delay index, by deliver time and the run's ``delayed_after`` (microseconds).
-    A deliver time in the past at numbering does not count (5.2). Without ``delayed_after`` none does: an earlier
-    release numbered the run.
+    """Which entries of a run belong to the delay index: those with deliver *times* after the run's ``delayed_after``
+    (microseconds; 5.2). None of them if ``delayed_after`` is None: an earlier release numbered the run.
 
     >>> are_delayed(np.array([11, 10]), 10).tolist(), are_delayed(np.array([11]), None).tolist()
     ([True, False], [False])
@@ -48,7 +46,7 @@ def are_delayed(times: np.ndarray, delayed_after: int | np.ndarray | None) -> np
 
 
 def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Indexes of delayed entries in the order in which they come due: by (deliver time, position) (0.21).
+    """Indexes of delayed entries by (deliver time, position), the order in which they come due (0.21).
 
     >>> due_order(np.array([30, 20, 30, 10]), np.array([1, 2, 0, 3])).tolist()
     [3, 1, 2, 0]
@@ -58,13 +56,14 @@ def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 WIDEST_MERGE = 4
 MAX_NUM_BUCKETS = 20
-"""Default of Pulsar's ``delayedDeliveryMaxNumBuckets``; there it is -1, without limit."""
+"""Default of Pulsar's ``delayedDeliveryMaxNumBuckets``, which there is -1 (no limit)."""
 
 
 def buckets_to_merge(entries: Sequence[int], first_times: Sequence[int | None]) -> tuple[int, int] | None:
-    """Which neighbouring buckets of a topic to merge, as (first, last): the window of four (else three, else two) with
-    the fewest entries, then the earliest due (5.14; there, a later window must also be due earlier). *first_times* are
-    the first deliver times left; windows exclude buckets with None (empty, or being merged).
+    """Which neighbouring buckets of a topic to merge, as (first, last), or None (5.14).
+
+    Of four (else three, else two) neighbours, those with the fewest entries are chosen, then the earliest due.
+    *first_times* are the first deliver times left; None excludes a bucket (empty, or being merged).
 
     >>> buckets_to_merge([9, 1, 1, 1, 1, 9], [0, 1, 2, 3, 4, 5])
     (1, 4)

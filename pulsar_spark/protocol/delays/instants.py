@@ -22,8 +22,7 @@ def to_millis(instant: datetime) -> int:
 
 
 def deliver_millis(instant: datetime) -> int:
-    """The first whole millisecond since 1970 not before an aware datetime, so that no delivery is early (semantics
-    0.21).
+    """Milliseconds since 1970 of an aware datetime, rounded up, so that no delivery is early (semantics 0.21).
 
     >>> deliver_millis(EPOCH + timedelta(microseconds=2001)), deliver_millis(EPOCH + timedelta(milliseconds=2))
     (3, 2)
@@ -32,7 +31,7 @@ def deliver_millis(instant: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """The UTC datetime at this many microseconds since 1970.
+    """The UTC datetime of microseconds since 1970.
 
     >>> str(from_micros(1_500_000))
     '1970-01-01 00:00:01.500000+00:00'

@@ -1,9 +1,8 @@
 """Key_Shared: which hashes wait, so that the order of a key holds when its owner changes or an entry comes back.
 
-A hash *drains*, and is not delivered, while a consumer other than its owner has entries of it (semantics 2.41, PIP-379,
-DrainingHashesTracker; golden l); this is derived, never counted (0.29). Entries also wait for an earlier entry of their
-hash that was given back (0.22, against 2.37). With ``allow_out_of_order_delivery`` (2.35) none waits.
-:class:`RecentlyJoined` is the rule of 3.2.3 (2.32-2.34)."""
+A hash *drains*, and is not delivered, while a consumer other than its owner has entries of it (semantics 2.41, 0.29,
+PIP-379, DrainingHashesTracker; golden l). Entries also wait for an earlier entry of their hash that was given back
+(0.22, against 2.37). With ``allow_out_of_order_delivery`` none waits (2.35)."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
@@ -12,7 +11,7 @@ import numpy as np
 
 
 class Waits(Protocol):
-    """Which entries are not delivered to the owner of their hash yet. *hashes* matter only if
+    """Which entries are not delivered to the owner of their hash yet. *hashes* are read only if
     :attr:`depends_on_hashes`."""
 
     @property
@@ -21,8 +20,8 @@ class Waits(Protocol):
     def are_waiting(
         self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, times: np.ndarray | int = 0
     ) -> np.ndarray:
-        """A flag for each entry; *owners* are numbers of consumers. Entries stand in line by the *times* at which they
-        came due (0 for those that waited for none), then by position."""
+        """A flag for each entry; *owners* are numbers of consumers. Order is by the *times* at which entries came due
+        (0: not delayed), then by position."""
 
 
 class NothingWaits:
@@ -37,8 +36,8 @@ class NothingWaits:
 
 
 class Out(NamedTuple):
-    """Entries that are out, as parallel arrays: hashes, positions, whether a consumer other than the owner has them
-    (else they were given back and wait), and when they came due (None: all waited for no time)."""
+    """Delivered or given back entries, as parallel arrays: hashes, positions, whether a consumer other than the owner
+    has them (else they were given back and wait), and when they came due (None: none was delayed)."""
 
     hashes: np.ndarray
     positions: np.ndarray
@@ -47,7 +46,7 @@ class Out(NamedTuple):
 
 
 class DrainingHashes:
-    """Entries that wait because of entries that are *out*.
+    """The rule for entries behind those in *out*.
 
     >>> out = Out(np.array([7, 8]), np.array([3, 5]), np.array([True, False]))
     >>> DrainingHashes(out).are_waiting(np.array([4, 4, 6]), np.array([7, 8, 8]), np.zeros(3)).tolist()
@@ -77,16 +76,16 @@ class DrainingHashes:
 
 
 def _is_in(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Is each of *wanted* among the ascending *values*?"""
+    """Whether each of *wanted* is among the ascending *values*."""
     if not len(values):
         return np.zeros(len(wanted), bool)
     return values[np.minimum(np.searchsorted(values, wanted), len(values) - 1)] == wanted
 
 
 class RecentlyJoined:
-    """The rule of 3.2.3: consumers that joined while entries were out get only earlier ones. *limits* maps them, in
-    order of joining, to the place after everything handed out then; the first of these places applies. (Pulsar's limit
-    per consumer amounts to the same.)"""
+    """The rule of 3.2.3 (2.32-2.34): consumers that joined while entries were pending get only earlier ones. *limits*
+    maps them, in order of joining, to the position after everything delivered by then. The first limit applies to
+    all."""
 
     depends_on_hashes = False
 
@@ -101,8 +100,7 @@ class RecentlyJoined:
 
 
 def caught_up(recently_joined: Mapping[str, int], mark_delete: int) -> list[str]:
-    """Consumers that wait no longer: from the oldest on, until the first whose limit mark-delete has not reached
-    (2.34).
+    """The oldest consumers, up to the first whose limit mark-delete has not reached: they wait no longer (2.34).
 
     >>> caught_up({"a": 5, "b": 9, "c": 7}, 7)
     ['a']
@@ -116,8 +114,8 @@ def caught_up(recently_joined: Mapping[str, int], mark_delete: int) -> list[str]
 
 
 def look_ahead_limit(*, per_consumer: int, per_subscription: int, consumers: Iterable) -> int:
-    """How many waiting entries later ones may pass; 0 for no limit (keySharedLookAheadMsgInReplayThresholdPerConsumer
-    and ...PerSubscription).
+    """How many waiting entries later ones may pass; 0 for no limit (keySharedLookAheadMsgInReplayThresholdPerConsumer,
+    ...PerSubscription).
 
     >>> look_ahead_limit(per_consumer=2000, per_subscription=20000, consumers="ab")
     4000

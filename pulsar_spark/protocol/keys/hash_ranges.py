@@ -38,8 +38,8 @@ HASHES = Axis(MAX_HASH + 1, 0)
 
 
 class OwnedRange(NamedTuple):
-    """Places *start* to *end*, inclusive, of *consumer_id* (or another owner). If shared, it owns hashes with remainder
-    *share* modulo *sharers*."""
+    """Places *start* to *end*, inclusive, of *consumer_id*. If shared, it owns hashes with remainder *share* modulo
+    *sharers*."""
 
     start: int
     end: int
@@ -49,7 +49,7 @@ class OwnedRange(NamedTuple):
 
 
 def owner(ranges: Sequence[OwnedRange], axis: Axis, hash_code: int) -> str | None:
-    """The consumer that owns a hash, or None; *ranges* are in order of start.
+    """The consumer that owns a hash, or None; *ranges* are in order.
 
     >>> ranges = [OwnedRange(0, 9, "a"), OwnedRange(20, 29, "b", 2, 0), OwnedRange(20, 29, "c", 2, 1)]
     >>> [owner(ranges, SLOTS, place) for place in (9, 10, 20, 21)]
@@ -68,7 +68,7 @@ NOBODY = -1
 """The number for no consumer."""
 
 _TABLE_BITS = 17
-"""Bits of the most rows of a table, which fit into a processor's cache."""
+"""Bits of the most rows of a table, so that it fits into a processor's cache."""
 
 
 class Stretch(NamedTuple):
@@ -100,7 +100,7 @@ def stretches(ranges: Iterable[OwnedRange], axis: Axis, nobody: object = None) -
 
 
 class HashTable:
-    """The numbers of many hashes, of type *dtype*, from *stretches* that cover *axis* in order.
+    """The numbers, of type *dtype*, of many hashes. *stretches* cover *axis* in order.
 
     A table by upper bits answers most lookups; rows with a border are searched.
 
@@ -135,7 +135,7 @@ class HashTable:
 
 
 class Owners:
-    """Who owns which hash, for many hashes at once: :func:`owner`, vectorised.
+    """:func:`owner` for many hashes at once, with consumers as numbers.
 
     >>> owners = Owners([OwnedRange(0, 9, "a"), OwnedRange(20, 29, "b", 2, 0), OwnedRange(20, 29, "c", 2, 1)], SLOTS)
     >>> owners.consumers, owners.of(np.array([9, 10, 20, 21])).tolist()

@@ -1,7 +1,6 @@
-"""Owners of hashes in rows, from which a new broker restores the exact selector.
+"""Restore the exact selector from rows, which have name, request and ranges of each consumer, in order of joining.
 
-Rows keep name, request and ranges of each consumer, in order of joining; for the ring of 4.0 :func:`kept_properties`
-adds the points a consumer did not get, and its index among consumers of its name."""
+For the ring of 4.0 they also have the points that a consumer did not get, and its index among consumers of its name."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -39,7 +38,7 @@ def kept_member(row: Mapping) -> KeptMember:
 
 
 def kept_properties(selector: Selector | None, consumer_id: str) -> dict[str, str]:
-    """What a row must keep of a consumer beside its name, its ranges and its order of joining.
+    """The :data:`KEPT_PROPERTIES` of a consumer.
 
     >>> selector = ConsistentHashing4(points=2).joined(Member("a", "a"))
     >>> kept_properties(selector, "a")

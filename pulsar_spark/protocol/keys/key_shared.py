@@ -1,8 +1,8 @@
 """The rules of a Key_Shared subscription: what consumers request, what the first one fixes, and who joined recently.
 
 Rules: KeySharedMeta, PersistentSubscription.addConsumer, PersistentStickyKeyDispatcherMultipleConsumers; semantics 2.4,
-2.29, 2.32-2.35, 0.4, 0.11, 0.22. They hold until the last consumer leaves. Other modes or orders are refused, as in
-4.0; the classic implementation accepts them, as 3.2.3."""
+2.29, 2.32-2.35, 0.4, 0.11, 0.22. They hold until the last consumer leaves. Consumers with other modes are refused, as
+in 4.0; the classic implementation accepts them, as 3.2.3."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -37,8 +37,8 @@ class KeySharedMeta(NamedTuple):
 
 
 class KeySharedRules(NamedTuple):
-    """The rules while consumers are connected: mode and order of the first consumer, the rest from policies at that
-    time, whose names end like the fields."""
+    """The rules while consumers are connected: mode and order of the first consumer, and the policies of these names
+    when it connected."""
 
     mode: str = AUTO_SPLIT
     allows_out_of_order: bool = False
@@ -49,11 +49,11 @@ class KeySharedRules(NamedTuple):
 
     @property
     def is_classic(self) -> bool:
-        """Does the rule of recently joined consumers guard the order, as before 4.0, rather than draining hashes?"""
+        """Whether the rule of recently joined consumers, as before 4.0, keeps the order instead of draining hashes."""
         return self.use_classic_persistent_implementation > 0
 
     def properties(self) -> dict[str, str]:
-        """The policies, as the row of the subscription keeps them."""
+        """The policies, as the subscription's row has them."""
         return {name: str(value) for name, value in zip(RULES, self[-len(RULES) :], strict=True)}
 
 
@@ -75,7 +75,7 @@ def key_shared_meta(properties: Mapping[str, str]) -> KeySharedMeta:
 
 
 def hash_ranges_of(text: str) -> tuple[tuple[int, int], ...]:
-    """Parse the ranges of a request, assignable or not; :class:`InvalidConfiguration` for invalid text.
+    """Parse the text of hash ranges, assignable or not; :class:`InvalidConfiguration` for invalid text.
 
     >>> hash_ranges_of("0-9,20-29"), hash_ranges_of("")
     (((0, 9), (20, 29)), ())
@@ -98,7 +98,7 @@ def hash_ranges_of(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def rules_for(first: KeySharedMeta, policy: Callable[[str], int]) -> KeySharedRules:
-    """The rules of a subscription from its *first* consumer's request and each *policy* by name.
+    """The rules that the *first* consumer's request fixes; *policy* gives a policy's value by name.
 
     >>> rules_for(KeySharedMeta("STICKY"), lambda name: 1).is_classic
     True
@@ -107,7 +107,7 @@ def rules_for(first: KeySharedMeta, policy: Callable[[str], int]) -> KeySharedRu
 
 
 def kept_rules(mode: str, allows_out_of_order: bool | None, properties: Mapping[str, str]) -> KeySharedRules:
-    """Restore the rules from the row of the subscription.
+    """The rules in the subscription's row.
 
     >>> kept_rules("STICKY", None, rules_for(KeySharedMeta("STICKY"), lambda name: 1).properties()).is_classic
     True
@@ -118,8 +118,7 @@ def kept_rules(mode: str, allows_out_of_order: bool | None, properties: Mapping[
 
 
 def meta_refusal(rules: KeySharedRules, requested: KeySharedMeta) -> tuple[str, str] | None:
-    """Why a consumer with this request may not join: (error name, words), None if it may. The classic implementation
-    accepts everybody (2.4).
+    """Why a consumer with this request may not join, as (error name, text); None if it may (2.4).
 
     >>> meta_refusal(KeySharedRules("AUTO_SPLIT"), KeySharedMeta("STICKY"))[0]
     'SubscriptionBusy'
@@ -172,8 +171,8 @@ def new_selector(rules: KeySharedRules) -> Selector:
 def join_position(
     rules: KeySharedRules, *, others: Collection, first_untouched: int, mark_delete_position: int
 ) -> int | None:
-    """The position remembered for a recently joined consumer, None if it needs none (2.32, 2.35): the first after all
-    handed-out entries. Pulsar's read position differs here, because waiting entries stay unread (0.35).
+    """The position remembered for a recently joined consumer: the first after all delivered entries (2.32, 2.35, 0.35).
+    None if it needs none.
 
     >>> rules = KeySharedRules(use_classic_persistent_implementation=1)
     >>> [join_position(rules, others=["a"], first_untouched=3, mark_delete_position=last) for last in (1, 2)]
@@ -184,7 +183,7 @@ def join_position(
 
 
 def still_recent(recently_joined: Mapping[str, int], consumers: Collection[str]) -> dict[str, int]:
-    """The recently joined consumers that remain once some left; none if at most one consumer is left (2.34).
+    """The recently joined among the connected *consumers*; none if at most one is connected (2.34).
 
     >>> still_recent({"b": 3, "c": 4}, ["a", "c"]), still_recent({"b": 3}, ["b"])
     ({'c': 4}, {})

@@ -1,6 +1,6 @@
 """Murmur3 (x86, 32 bits, seed 0) of many keys at once, as ``mmh3`` computes it.
 
-Keys with equally many whole words are hashed together, the rest padded with zeros. Long keys go to ``mmh3``."""
+Keys with equally many whole words are hashed together; long keys go to ``mmh3``."""
 
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ from pulsar_spark.protocol.keys.sticky_key import MAX_HASH, sticky_key_hash
 LONG = 256
 """Keys of this many bytes or more are hashed one by one."""
 _BLOCK = 1 << 16
-"""Keys at a time, which fit into a processor's cache."""
+"""Keys hashed at a time, which fit into a processor's cache."""
 _FIRST_FACTOR, _SECOND_FACTOR = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _STEP_FACTOR, _ADDEND = np.uint32(5), np.uint32(0xE6546B64)
 _LAST_FACTORS = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)

@@ -2,7 +2,7 @@
 
 Rules: semantics 2.24-2.30 and 0.2-0.4, 0.11 (HashRangeAutoSplitStickyKeyConsumerSelector,
 ConsistentHashingStickyKeyConsumerSelector and HashRangeExclusiveStickyKeyConsumerSelector of 3.2.3, and PIP-379 for
-4.0). Before 4.0, consumers of one name share their points on a ring."""
+4.0)."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
@@ -32,13 +32,11 @@ class Member(NamedTuple):
 
 
 class Selector(Protocol):
-    """The interface of selectors."""
-
     @property
     def axis(self) -> Axis: ...
 
     def joined(self, member: Member) -> Self:
-        """Add the consumer; :class:`ConsumerAssignError`, with nothing changed, if it cannot get ranges."""
+        """Add the consumer; :class:`ConsumerAssignError` if it cannot get ranges."""
 
     def left(self, consumer_id: str) -> Self:
         """Remove the consumer, if it is there."""
@@ -54,10 +52,10 @@ def select(selector: Selector, hash_code: int) -> str | None:
 
 @dataclass(frozen=True)
 class AutoSplit:
-    """Hash-range auto split: a newcomer takes the lower half of the biggest (lowest) range; a leaving consumer's range
-    goes to the right neighbour, the last one to the left.
+    """A newcomer takes the lower half of the biggest (lowest) range; a leaving consumer's range goes to the right
+    neighbour, the last one to the left.
 
-    ``borders`` are (inclusive upper end, consumer) in order; the first range begins at 0.
+    ``borders`` are (inclusive upper end, consumer) in order.
 
     >>> selector = AutoSplit().joined(Member("C1")).joined(Member("C2")).joined(Member("C3"))
     >>> [(owned.start, owned.end, owned.consumer_id) for owned in selector.owned()]
@@ -100,8 +98,8 @@ class AutoSplit:
 class ConsistentHashing:
     """Consistent hashing before 4.0, the default: a hash belongs to the first point at or after it, cyclically.
 
-    Point i is the hash of ``name NUL i``. Of consumers on one point, by name, the one at ``hash % count`` owns a
-    hash."""
+    Point i is the hash of ``name NUL i``. Consumers of one name share points: of those on a point, by name, the one at
+    ``hash % count`` owns a hash."""
 
     members: tuple[Member, ...] = ()
     points: int = POINTS
@@ -167,9 +165,9 @@ class ConsistentHashing4:
 
 @dataclass(frozen=True)
 class Sticky:
-    """Ranges that consumers request, without overlap between consumers or, from 4.0 on, within one.
+    """Ranges that consumers request, without overlap between consumers or, if *is_exact* (from 4.0 on), within one.
 
-    Before 4.0 a consumer also owns holes between two of its borders; *is_exact* (from 4.0 on) is the ranges alone."""
+    Unless *is_exact*, a consumer also owns holes between two of its borders."""
 
     members: tuple[Member, ...] = ()
     is_exact: bool = False
@@ -188,7 +186,7 @@ class Sticky:
         return replace(self, members=(*self.members, member))
 
     def _require_apart(self, member: Member) -> None:
-        """In order of start, compare each range with the farthest-reaching ones before it: the newcomer's and the
+        """Compare each range, in order of start, with the farthest-reaching ones before it: the newcomer's and the
         others'."""
         new_ranges = [(*pair, True, member.label) for pair in member.ranges]
         known_ranges = [(*pair, False, other.label) for other in self.members for pair in other.ranges]
@@ -226,7 +224,7 @@ class Sticky:
 
 
 def ring_points(name: str, points: int = POINTS) -> list[int]:
-    """A consumer's points on the ring before 4.0, in order of their numbers.
+    """A consumer's points on the ring before 4.0.
 
     >>> ring_points("consumer1", 2)
     [1656011842, 1914695766]
@@ -244,7 +242,7 @@ def points_of_index(name: str, index: int, points: int, axis: Axis) -> list[int]
 
 
 def _arcs(ring: dict[int, list[str]], axis: Axis) -> list[OwnedRange]:
-    """Each point's range from after the point before it; the range after the last point belongs to the first."""
+    """The range of each point; the range after the last point belongs to the first."""
     points = sorted(ring)
     if not points:
         return []

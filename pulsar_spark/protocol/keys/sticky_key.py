@@ -1,7 +1,7 @@
 """Sticky keys of entries and their hash, and the hashes by which producers route.
 
-Rules: semantics 2.21-2.23 and 0.1. The hash of a sticky key is Murmur3 (x86, 32 bits, seed 0) without the sign bit.
-Boost's ``hash<std::string>`` depends on its version: this is the one in the ``pulsar`` package's wheels."""
+Rules: semantics 2.21-2.23 and 0.1. Boost's ``hash<std::string>`` depends on its version: this is the one in the
+``pulsar`` package's wheels."""
 
 import base64
 import binascii
@@ -21,7 +21,7 @@ _BOOST_FACTOR = 0xDF442D22CE4859B9
 
 
 def sticky_key_hash(key: bytes) -> int:
-    """Pulsar's Murmur3_32Hash: 31 bits, never negative.
+    """Pulsar's Murmur3_32Hash (x86, 32 bits, seed 0) without the sign bit.
 
     >>> sticky_key_hash(b"Order-3459134")
     964695987
@@ -40,9 +40,10 @@ def sticky_key(
     is_base64: bool | None = False,
     is_ordering_key_base64: bool | None = False,
 ) -> bytes:
-    """The bytes that Key_Shared hashes: the ordering key, even an empty one, else the partition key, else ``NONE_KEY``.
-    *partition_key* is text or its UTF-8 bytes. *is_base64* and *is_ordering_key_base64* mark keys in base64, with
-    optional padding, as in Java; invalid base64 counts as no key.
+    """The bytes that Key_Shared hashes: the ordering key, even an empty one, else the partition key (text or UTF-8),
+    else ``NONE_KEY``.
+
+    *is_base64* and *is_ordering_key_base64* mark keys in base64; invalid base64 counts as no key.
 
     >>> sticky_key("k"), sticky_key("k", ordering_key=b""), sticky_key(None), sticky_key("AQI=", is_base64=True)
     (b'k', b'', b'NONE_KEY', b'\\x01\\x02')
@@ -56,7 +57,7 @@ def sticky_key(
 
 
 def bytes_of(text: bytes) -> bytes:
-    """The bytes of a key in base64, with all its padding or none; ``NONE_KEY`` if it is invalid."""
+    """The bytes of a key in base64, with all its padding or none, as in Java; ``NONE_KEY`` if it is invalid."""
     padded = text if b"=" in text else text + b"=" * (-len(text) % 4)
     if len(padded) % 4 or padded.endswith(b"==="):
         return NONE_KEY  # Python's decoder accepts padding after a whole group, Java's does not
@@ -67,7 +68,7 @@ def bytes_of(text: bytes) -> bytes:
 
 
 def java_string_hash(key: str) -> int:
-    """Java's ``String.hashCode`` over UTF-16 code units, with the sign bit cleared.
+    """Java's ``String.hashCode`` with the sign bit cleared.
 
     >>> java_string_hash("key1")
     3288498
@@ -80,8 +81,6 @@ def java_string_hash(key: str) -> int:
 
 def boost_hash(key: bytes) -> int:
     """Boost's 64-bit hash of a string, cut to 31 bits: the default routing hash of C++ and Python clients.
-
-    Groups of eight bytes, low byte first, padded with zeros, are mixed by a 64 x 64 bit product folded in half.
 
     >>> boost_hash(b"key-0") % 4, boost_hash(b"key-10") % 4
     (2, 3)

@@ -1,11 +1,10 @@
 """Compaction: the latest message of each key stays; none stays if that one is empty.
 
 Rules: AbstractTwoPhaseCompactor, PublishingOrderCompactor, RawBatchConverter.rebatchMessage, for each partition.
-Messages without a key go unless ``topic_compaction_retain_null_key`` is set (``topicCompactionRetainNullKey``).
+Messages without a key stay only if ``topic_compaction_retain_null_key`` is set (``topicCompactionRetainNullKey``).
 
-Ours: a chunked message is one message, at its last chunk. An empty payload is a tombstone; Pulsar goes by
-``uncompressed_size``, or else counts the metadata, so tombstones of some clients stay (conformance scenario
-``compaction``)."""
+Ours: a chunked message is one message, at its last chunk. An empty payload is a tombstone; Pulsar keeps tombstones of
+clients that do not state ``uncompressed_size`` (conformance scenario ``compaction``)."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -23,7 +22,7 @@ TAG_BYTES = 16
 
 
 class Keyed(NamedTuple):
-    """What compaction needs of a message: its place, its key (or None) and the bytes of its payload."""
+    """What compaction needs of a message: its place, its key (or None) and its payload's bytes."""
 
     position: int
     batch_index: int
@@ -32,7 +31,7 @@ class Keyed(NamedTuple):
 
 
 def payload_size(stored: int | None, *, uncompressed: int | None = None, is_encrypted: bool = False) -> int:
-    """Bytes of a payload as it was sent, of which *stored* bytes are stored; 0 for a null value.
+    """The bytes of a payload as it was sent, of which *stored* bytes are stored; 0 for a null value.
 
     >>> payload_size(None), payload_size(5), payload_size(16, is_encrypted=True), payload_size(9, uncompressed=0)
     (0, 5, 0, 0)
@@ -62,8 +61,8 @@ def survivors(messages: Iterable[Keyed], *, retain_null_key: bool = False) -> li
 
 
 def reads_compacted_refusal(subscription_type: str) -> tuple[str, str] | None:
-    """Why a subscription of this type cannot read compacted: (error name, words), None if it can
-    (ServerCnx.handleSubscribe).
+    """Why a subscription of this type cannot read compacted (ServerCnx.handleSubscribe), as (error name, text); None if
+    it can.
 
     >>> reads_compacted_refusal("Shared")[0], reads_compacted_refusal("Failover")
     ('InvalidConfiguration', None)
@@ -74,8 +73,8 @@ def reads_compacted_refusal(subscription_type: str) -> tuple[str, str] | None:
 
 
 def is_wanted(threshold: int, uncompacted_bytes: int) -> bool:
-    """Should a topic be compacted automatically, with *uncompacted_bytes* published since the last compaction
-    (PersistentTopic.checkCompaction)? A *threshold* of 0 means never.
+    """Whether to compact a topic with *uncompacted_bytes* automatically (PersistentTopic.checkCompaction); never at a
+    *threshold* of 0.
 
     >>> is_wanted(100, 100), is_wanted(100, 101), is_wanted(0, 101)
     (False, True, False)

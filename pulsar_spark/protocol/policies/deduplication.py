@@ -2,12 +2,11 @@
 
 Rule: MessageDeduplication (PIP-6), per producer name and topic partition; a duplicate gets a message id that names no
 entry. Messages stored before deduplication was last switched on do not count. Names are forgotten after
-:data:`INACTIVITY_TIMEOUT` minutes.
+:data:`~pulsar_spark.protocol.policies.policies.INACTIVITY_TIMEOUT` minutes.
 
-Ours: producers decide, not the broker: each commit holds the highest sequence ids as Delta's transaction identifiers
+Ours: producers decide, not the broker. Each commit has the highest sequence ids as Delta's transaction identifiers
 (``SetTransaction``), so a crash never separates a message from its number. Messages of a batch are judged one by one;
-Pulsar judges the batch by its first sequence id (Java) or its last (Python, C++), and so loses new messages or stores
-old ones."""
+Pulsar judges the batch by its first (Java) or last (Python, C++) sequence id, and so may lose new messages."""
 
 from collections.abc import Collection, Sequence
 from hashlib import sha256
@@ -22,9 +21,8 @@ _LONGEST_NAME = 200
 
 
 def app_id(since: int, partition: int, producer_name: str) -> str:
-    """The transaction identifier for the highest sequence id of a producer name.
-
-    *since* identifies the period of deduplication.
+    """The transaction identifier for the highest sequence id of a producer name; *since* identifies the period of
+    deduplication.
 
     >>> app_id(7, -1, "orders/1")
     'pulsar_spark.dedup/7/-1/orders%2F1'
@@ -33,7 +31,7 @@ def app_id(since: int, partition: int, producer_name: str) -> str:
 
 
 def prefix_since(since: int) -> str:
-    """The prefix of the transaction identifiers since then; partition and encoded name follow."""
+    """The prefix of a period's transaction identifiers; partition and encoded name follow."""
     return f"{PREFIX}{since}/"
 
 
@@ -58,7 +56,6 @@ def are_new(
     other. The rest of a chunked message that has *begun* is new.
 
     In key-based batches (*is_interleaved*) ids are not in order of sending, so only repeated ones are duplicates.
-    (Pulsar's clients lose such messages.)
 
     >>> are_new([Sent(each) for each in (3, 4, 4, 6, 5, 7)], 3)
     [False, True, False, True, False, True]
@@ -85,7 +82,7 @@ def are_new(
 
 
 def are_rising(sequence_ids: Sequence[int], highest: int | None) -> bool:
-    """Is each above the one before, and the first above *highest*, so that unchunked messages are all new?
+    """Whether each id is above the one before, and the first above *highest*: unchunked messages are then all new.
 
     >>> are_rising([4, 6, 7], 3), are_rising([4, 6, 7], 4), are_rising([4, 4], None)
     (True, False, False)
@@ -95,7 +92,7 @@ def are_rising(sequence_ids: Sequence[int], highest: int | None) -> bool:
 
 
 def begun_after(sent: Sequence[Sent], begun: Collection[int] = ()) -> set[int]:
-    """Sequence ids of the chunked messages that have begun and not ended once *sent* is stored too.
+    """Sequence ids of the chunked messages that have begun and not ended once *sent* is stored.
 
     >>> begun_after([Sent(4, ends=False), Sent(3, begins=False), Sent(5)], {3})
     {4}

@@ -1,8 +1,7 @@
 """Expiry of entries and subscriptions: time to live, backlog quotas, idle subscriptions, retention.
 
 Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager, PersistentTopic.checkInactiveSubscriptions; semantics
-3.29-3.31 with 0.26. A delayed entry's time to live starts at its deliver time. Left out: Pulsar's extra half of the
-time to live for the oldest entry, and its imprecise time quota."""
+3.29-3.31 with 0.26. A delayed entry's time to live starts at its deliver time."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -12,7 +11,7 @@ from pulsar_spark.protocol.policies.policies import EVICT
 MINUTE = 60_000_000
 EVICTION_TARGET = 0.9
 SMALL_BACKLOG = 1000
-"""A connected subscription's backlog is small below this number of entries (MINIMUM_BACKLOG_FOR_EXPIRY_CHECK)."""
+"""A connected subscription's backlog below this number of entries is small (MINIMUM_BACKLOG_FOR_EXPIRY_CHECK)."""
 
 
 class Delayed(NamedTuple):
@@ -24,8 +23,8 @@ class Delayed(NamedTuple):
 
 
 def expired(mark_delete: int, last_old: int, delayed: Iterable[Delayed], *, dead_before: int) -> list[tuple[int, int]]:
-    """Ranges after *mark_delete* that expire, up to *last_old*, the newest entry published before *dead_before*;
-    without *delayed* entries (by position) due at *dead_before* or later.
+    """Ranges after *mark_delete* that expire. *last_old* is the newest entry published before *dead_before*; *delayed*
+    entries (by position) due at *dead_before* or later do not expire.
 
     >>> expired(1, 9, [Delayed(3, 4, 700), Delayed(6, 6, 100)], dead_before=500)
     [(2, 2), (5, 9)]
@@ -40,7 +39,8 @@ def expired(mark_delete: int, last_old: int, delayed: Iterable[Delayed], *, dead
 
 
 def is_spared(backlog: int) -> bool:
-    """Does the small backlog of a connected subscription spare it, if its oldest entry has not expired (3.29)?
+    """Whether a connected subscription's *backlog* is small enough to spare it while its oldest entry has not expired
+    (3.29).
 
     >>> is_spared(999), is_spared(1000)
     (True, False)
@@ -57,10 +57,9 @@ class Activity(NamedTuple):
 
 
 def has_expired(cursors: Iterable[Activity], minutes: int, now: int) -> bool:
-    """Has a subscription with these *cursors*, one a partition, been idle for more than *minutes* (3.31)?
+    """Whether a subscription with these *cursors*, one a partition, has been idle for more than *minutes* (3.31).
 
-    Unlike in Pulsar, all partitions expire together; otherwise a returning consumer would miss entries where its cursor
-    is gone.
+    Unlike in Pulsar, all partitions expire together, or a returning consumer would miss entries of some.
 
     >>> has_expired([Activity(False, 0)], 1, 60_000_001)
     True
@@ -94,7 +93,7 @@ def backlog_bytes(runs: Iterable[Stored], mark_delete: int) -> int:
 
 
 def evicted_up_to(runs: Sequence[Stored], mark_delete: int, limit: int) -> int:
-    """Mark-delete after a quota of *limit* bytes evicts entries, so that nine tenths of it remain (3.30).
+    """Mark-delete after a quota of *limit* bytes evicts entries, down to nine tenths of it (3.30).
 
     >>> evicted_up_to([Stored(0, 9, 1000), Stored(10, 19, 1000)], -1, 1000)
     10
@@ -118,8 +117,8 @@ def evicted_up_to(runs: Sequence[Stored], mark_delete: int, limit: int) -> int:
 
 
 def holds_producers(is_over: Iterable[bool], quota_policy: str) -> bool:
-    """Are producers held or refused because a partition's slowest subscription is above a quota? Not if the policy
-    evicts the backlog (3.30).
+    """Whether *quota_policy* holds or refuses producers when a partition's slowest subscription *is_over* a quota
+    (3.30).
 
     >>> holds_producers([False, True], "producer_request_hold"), holds_producers([True], "consumer_backlog_eviction")
     (True, False)
@@ -135,7 +134,7 @@ class Retention(NamedTuple):
     bytes: int
 
     def releases(self, age_seconds: float, newer_bytes: int) -> bool:
-        """May an entry of this age be deleted, if it and the newer acknowledged ones take *newer_bytes*?
+        """Whether an entry of this age may be deleted, if it and the newer acknowledged ones take *newer_bytes*.
 
         >>> Retention(0, 0).releases(0, 0), Retention(60, 0).releases(59, 10**9)
         (True, False)

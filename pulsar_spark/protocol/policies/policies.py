@@ -1,7 +1,7 @@
 """Policies: their names and values, and which one applies to a topic.
 
 A topic's policy precedes its namespace's, then the root's (:data:`BROKER`, like ``broker.conf``), then the default. The
-broker's own notes are stored among them, under reserved names. See protocol.policies.expiry for expiry and quotas."""
+broker stores facts among them, under reserved names."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,8 +26,8 @@ HOUSEKEEPING, HISTORY_SECONDS, TIME_TRAVEL_SECONDS = (
     "history_retention_seconds",
     "time_travel_retention_seconds",
 )
-"""Policies of housekeeping: whether a broker does it automatically, and how long it keeps old rounds and requests, and
-files and log entries of older versions."""
+"""Policies of housekeeping: whether brokers do it, and how long they keep old rounds and requests, and files and log
+entries of older versions."""
 
 SCHEMA_COMPATIBILITY_STRATEGY, ALLOW_AUTO_UPDATE_SCHEMA, SCHEMA_VALIDATION_ENFORCED = (
     "schema_compatibility_strategy",
@@ -48,12 +48,11 @@ SCHEMA_STRATEGIES = (
 )
 
 DEDUPLICATION, INACTIVITY_TIMEOUT = "deduplication_enabled", "deduplication_producer_inactivity_timeout_minutes"
-"""Policies of deduplication: whether it is on, and when a producer's name is forgotten, 0 for never
-(protocol.policies.deduplication)."""
+"""Policies of deduplication: whether it is on, and when a producer's name is forgotten, 0 for never."""
 
 COMPACTION_THRESHOLD, COMPACTION_RETAIN_NULL_KEY = "compaction_threshold", "topic_compaction_retain_null_key"
 """Policies of compaction: the uncompacted bytes above which a broker compacts a topic, 0 for never, and whether
-messages without a key stay (protocol.policies.compaction)."""
+messages without a key stay."""
 
 POLICIES: dict[str, int | str] = {
     "max_unacked_messages_per_consumer": 50_000,
@@ -89,38 +88,32 @@ POLICIES: dict[str, int | str] = {
     ALLOW_AUTO_UPDATE_SCHEMA: 1,
     SCHEMA_VALIDATION_ENFORCED: 0,
 }
-"""Policies and their defaults; topics precede namespaces, which precede these. 0 is off, except in retention: 0 is
-none, -1 for ever. The tick of delayed delivery is the least time between rounds for due messages alone; it makes none
-early (semantics 0.21), and leaves a broker time for the rest. protocol.keys.key_shared explains those of Key_Shared;
-its look-ahead limits are how many messages may wait for redelivery before no new ones are read. ``max_message_size`` is
-the bytes of a message in one piece, or of a chunk."""
+"""Policies and their defaults (see policy_descriptions). 0 is off, except in retention: 0 is none, -1 for ever."""
 
 UNACKED_LIMITS = ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
-"""Limits of unacknowledged messages."""
 
 CHECK_SECONDS = "ttl_check_seconds"
-"""The policy for how often a broker checks those in :data:`CHECKED`."""
+"""The policy for how often a broker checks :data:`CHECKED`."""
 
 CHECKED = ("message_ttl_seconds", "backlog_quota_bytes", "backlog_quota_seconds", "subscription_expiration_minutes")
-"""Policies that a broker checks every :data:`CHECK_SECONDS`, when they take effect."""
+"""Policies that take effect at a broker's check, every :data:`CHECK_SECONDS`."""
 
 BACKLOG_EXCEEDED = "backlog_exceeded"
-"""A fact among the policies, which users cannot set: whether a topic's producers are held or refused ("true" or
-"false")."""
+"""A fact, which users cannot set: whether a topic's producers are held or refused ("true" or "false")."""
 
 TOPIC_STOPPED = "topic_stopped"
 """A fact: why a topic is stopped; absent otherwise."""
 
 DEDUPLICATION_SINCE = "deduplication_since"
-"""A fact: the number of the round in which an owner's deduplication was last switched on."""
+"""A fact: the round in which an owner's deduplication was last switched on."""
 
 DEDUPLICATION_GOES_ON = "deduplication_goes_on"
-"""A fact about an owner whose policy was removed while it was on, and that is still deduplicated by its namespace or
-the root: since when theirs is on, which does not count here."""
+"""A fact about an owner whose own policy was removed while its namespace or the root deduplicates: since when they do.
+That period does not count for the owner."""
 
 BROKER, BROKER_BLOCKED = "broker", "broker_dispatching_blocked"
-"""The owner of policies for a whole root; and a fact about it: whether all its subscriptions together have too many
-unacknowledged messages (protocol.subscriptions.unacked_limit)."""
+"""The owner of a root's policies; and a fact about it: whether all its subscriptions together have too many
+unacknowledged messages (see unacked_limit)."""
 
 MOST_INT32 = (1 << 31) - 1
 _MOST = {
@@ -187,7 +180,7 @@ def values_of(name: str) -> str:
 
 
 def most_of(name: str) -> int:
-    """The highest number a policy takes, by its unit; Pulsar's int by default.
+    """The highest number a policy takes, by its unit; by default the highest Java int.
 
     >>> most_of("message_ttl_seconds"), most_of("max_consumers_per_subscription")
     (1000000000, 2147483647)
@@ -196,7 +189,7 @@ def most_of(name: str) -> int:
 
 
 def policy_owners(topic: str) -> tuple[str, str, str]:
-    """Owners of policies for a topic's full name, by precedence: topic, namespace, root.
+    """Owners of a topic's policies, by precedence: topic, namespace, root. *topic* is the full name.
 
     >>> policy_owners("persistent://public/default/t")
     ('persistent://public/default/t', 'public/default', 'broker')
@@ -245,8 +238,7 @@ def default_text(name: str) -> str:
 
 
 def max_delay_ms(policies: Mapping[tuple[str, str], str], topic: str) -> int:
-    """The largest allowed delay after publish time (5.1, as in 4.x); 0 for no limit, or if delayed delivery is
-    inactive.
+    """The longest delay after publish time (5.1, as in 4.x); 0 for no limit, or if delayed delivery is inactive.
 
     >>> topic, limited = "persistent://public/default/t", {("public/default", DELAYED_DELIVERY_MAX_DELAY_MS): "5000"}
     >>> max_delay_ms(limited, topic), max_delay_ms({}, topic)
@@ -260,8 +252,8 @@ def max_delay_ms(policies: Mapping[tuple[str, str], str], topic: str) -> int:
 
 
 def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> int | None:
-    """The number of the round since which a topic is deduplicated, or None. The topic's own policy, if on, makes
-    changes of its namespace's irrelevant.
+    """The round since which a topic is deduplicated, or None. If the topic's own policy is on, changes of its
+    namespace's do not matter.
 
     >>> topic, on = "persistent://public/default/t", {("public/default", DEDUPLICATION): "1"}
     >>> on[topic, DEDUPLICATION_SINCE], on["public/default", DEDUPLICATION_SINCE] = "5", "9"
@@ -276,7 +268,7 @@ def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> 
 
 
 def _deduplication_since(policies: Mapping[tuple[str, str], str], owners: Sequence[str]) -> int | None:
-    """:func:`deduplication_since` of the first of *owners*; if it has no policy, that of the next one applies."""
+    """:func:`deduplication_since` of the first of *owners*, by precedence."""
     set_by = next((owner for owner in owners if (owner, DEDUPLICATION) in policies), None)
     if set_by is None or not policy_number(DEDUPLICATION, policies[set_by, DEDUPLICATION]):
         return None
@@ -301,8 +293,8 @@ def deduplication_status(policies: Mapping[tuple[str, str], str], topic: str) ->
 def deduplication_marks(
     policies: Mapping[tuple[str, str], str], owner: str, value: str | None, round_number: int
 ) -> dict[str, str]:
-    """What a round stores for *owner* as its policy becomes *value* (None: removed), to know the start of
-    deduplication. Deduplication under another policy continues.
+    """The facts that a round stores for *owner* as its policy becomes *value* (None: removed). Deduplication that
+    another policy had switched on continues.
 
     >>> topic, on = "persistent://public/default/t", {("public/default", DEDUPLICATION): "1"}
     >>> on["public/default", DEDUPLICATION_SINCE] = "5"
@@ -332,7 +324,7 @@ def default_number(name: str) -> int:
 
 
 def policy_number(name: str, text: str) -> int:
-    """The number a policy was set to, within its range: an earlier release allowed higher ones.
+    """The number a policy was set to, cut to its range, because an earlier release allowed more.
 
     >>> policy_number("message_ttl_seconds", "60"), policy_number("message_ttl_seconds", "9" * 5000)
     (60, 1000000000)

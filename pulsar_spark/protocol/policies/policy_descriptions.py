@@ -1,4 +1,4 @@
-"""The effect and unit of each policy, short enough for one line of 80 columns with name and default."""
+"""The effect and unit of each policy, in one line of 80 columns and in sentences."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ _NAMES, _DEFAULTS = 37, 7
 
 
 class Description(NamedTuple):
-    """``unit`` is empty if the value is a name."""
+    """A unit, empty if the value is a name, and the effect in a few words."""
 
     unit: str
     text: str
@@ -109,7 +109,7 @@ def description(name: str) -> Description:
 
 
 def effect(name: str) -> str:
-    """The effect of a policy, as sentences for a page.
+    """The effect of a policy, in sentences.
 
     >>> effect("compaction_threshold")
     'A broker compacts a topic once this many bytes are not compacted yet. 0: never.'
@@ -150,7 +150,7 @@ def takes_effect(name: str, check_seconds: int) -> str:
 
 
 def policy_line(name: str) -> str:
-    """A policy as one line: name, default, unit and effect; a long name takes room of the next column.
+    """A policy as one line: name, default, unit and effect.
 
     >>> print(policy_line("message_ttl_seconds"))
     message_ttl_seconds                        0 s       then messages expire

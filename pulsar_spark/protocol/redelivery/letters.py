@@ -1,7 +1,7 @@
 """Dead and retry letters: names of their topics, and their properties.
 
 Rules: ConsumerImpl, ConsumerBuilderImpl, RetryMessageUtil; semantics 4.22-4.31 with 0.5 and 0.27. Unlike in Pulsar,
-properties in :data:`SYSTEM_NAMES` are believed only in messages that the system wrote; in others, such as copies of
+properties in :data:`SYSTEM_NAMES` are believed only in messages that the system wrote. Elsewhere, as in copies of
 letters, they are dropped and the count starts at 1."""
 
 from collections.abc import Mapping
@@ -20,13 +20,12 @@ ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID_LEGACY = "ORIGIN_MESSAGE_ID", "ORIGIN_MESSA
 RECONSUME_TIMES, DELAY_TIME = "RECONSUMETIMES", "DELAY_TIME"
 CAUSE, ATTEMPTS = "DEAD_LETTER_CAUSE", "DEAD_LETTER_ATTEMPTS"
 REPLAYS = "DEAD_LETTER_REPLAYS"
-"""How often a message was sent back from a dead letter topic; kept through retries and into its next dead letter."""
+"""How often a message was sent back from a dead letter topic; kept through retries and in its next dead letter."""
 BOOKKEEPING = (CAUSE, ATTEMPTS, RECONSUME_TIMES, DELAY_TIME)
-"""What a letter says about its own way. A reprocessed message starts without it; properties of its first origin
-stay."""
+"""Properties that a reprocessed message loses."""
 
 UNKNOWN_CAUSE = "unknown"
-"""For a letter that gives no cause."""
+"""The cause of a letter that gives none."""
 
 SYSTEM_NAMES = frozenset(
     (REAL_TOPIC, REAL_SUBSCRIPTION, ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID_LEGACY, RECONSUME_TIMES, REPLAYS)
@@ -42,7 +41,7 @@ RETRY_LETTER, DEAD_LETTER = "retry", "dead"
 """Kinds of letters, as in rows of a round."""
 
 NAME_DEAD_LETTER_TOPIC = "Name one with the policy's dead_letter_topic, or use shorter names"
-"""The advice if the name of a dead letter topic is invalid."""
+"""Advice for an invalid name of a dead letter topic."""
 
 LATEST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, the end of Python's calendar."""
@@ -52,8 +51,8 @@ _OWN = "property."
 
 
 def is_too_often(times, most):
-    """Is a message returned or put off *times* times dead, with *most* allowed (4.26)? With 0 none dies. Takes integers
-    or columns.
+    """Whether a message returned or put off *times* times is dead, with *most* allowed, 0 for no limit (4.26). Takes
+    integers or columns.
 
     >>> is_too_often(3, 3), is_too_often(4, 3), is_too_often(4, 0)
     (False, True, False)
@@ -62,8 +61,7 @@ def is_too_often(times, most):
 
 
 class ReconsumeLater(NamedTuple):
-    """A ``reconsume_later`` request beside its entry: the letter with its final properties, and the message of a
-    batch."""
+    """A ``reconsume_later`` request beside its entry: the letter with its final properties, and the batch index."""
 
     letter_topic: str
     properties: Mapping[str, str]
@@ -75,7 +73,7 @@ class ReconsumeLater(NamedTuple):
     initial_subscription_name: str | None = None
 
     def request_properties(self) -> dict[str, str]:
-        """The properties of the request; :func:`reconsume_later_of` reads them.
+        """The properties of the request, which :func:`reconsume_later_of` parses.
 
         >>> request = ReconsumeLater("t-s-RETRY", {"colour": "red"}, batch_index=0)
         >>> request.request_properties()
@@ -93,7 +91,7 @@ class ReconsumeLater(NamedTuple):
 
 
 def reconsume_later_of(properties: Mapping[str, str]) -> ReconsumeLater:
-    """Parse the request; :class:`InvalidConfiguration` for invalid properties. Unknown ones are ignored."""
+    """Parse the properties of a request, ignoring unknown ones; :class:`InvalidConfiguration` for invalid ones."""
     if not properties.get("letter_topic"):
         raise InvalidConfiguration("reconsume_later: name the letter topic")
     own = {name.removeprefix(_OWN): value for name, value in properties.items() if name.startswith(_OWN)}
@@ -129,7 +127,7 @@ def letters_in(row: Mapping) -> int:
 
 
 def dead_letter_topic(topic: str, subscription: str) -> str:
-    """Name of the dead letter topic of a subscription; *topic* is the full name without a partition (0.5).
+    """The default dead letter topic of a subscription; *topic* is the full name without a partition (0.5).
 
     >>> dead_letter_topic("persistent://public/default/orders", "billing")
     'persistent://public/default/orders-billing-DLQ'
@@ -138,7 +136,7 @@ def dead_letter_topic(topic: str, subscription: str) -> str:
 
 
 def dead_letters_to(policy: Mapping[str, str], topic: str, subscription: str) -> str:
-    """The topic for a subscription's dead letters: that of its dead letter *policy*, else its own.
+    """The topic for a subscription's dead letters: that of its dead letter *policy*, else the default.
 
     >>> topic = "persistent://public/default/orders"
     >>> [dead_letters_to(policy, topic, "s")[28:] for policy in ({"dead_letter_topic": topic}, {})]
@@ -148,7 +146,7 @@ def dead_letters_to(policy: Mapping[str, str], topic: str, subscription: str) ->
 
 
 def retry_letter_topic(topic: str, subscription: str) -> str:
-    """Name of the retry letter topic of a subscription.
+    """The retry letter topic of a subscription.
 
     >>> retry_letter_topic("persistent://public/default/orders", "billing")
     'persistent://public/default/orders-billing-RETRY'
@@ -159,7 +157,7 @@ def retry_letter_topic(topic: str, subscription: str) -> str:
 def origin_properties(
     properties: Mapping[str, str], *, topic: str, subscription: str, message_id: str
 ) -> dict[str, str]:
-    """*properties* with the origin added unless it is named already (4.24)."""
+    """*properties* with the origin added unless they name one (4.24)."""
     return {
         REAL_TOPIC: topic,
         REAL_SUBSCRIPTION: subscription,
@@ -170,7 +168,7 @@ def origin_properties(
 
 
 def is_letter(topic: str, producer_name: str, sequence_id: int) -> bool:
-    """Did the system write a message of *topic* (without a partition) as a letter? Clients' sequence ids are 0 or more.
+    """Whether the system wrote a message of *topic* (without a partition) as a letter, with a negative sequence id.
 
     >>> retries = "persistent://public/default/orders-s-RETRY"
     >>> by = "persistent://public/default/orders-s-consumer-RETRY"
@@ -211,7 +209,7 @@ def dead_letter_properties(
 
 
 def reconsume_times(properties: Mapping[str, str]) -> int:
-    """How often the message was put off before; 0 without a counter, or if the counter is no Java int.
+    """How often the message was put off before; 0 unless the counter is a Java int.
 
     >>> [reconsume_times({RECONSUME_TIMES: text}) for text in ("2", "\u00b2", "-1", "9" * 10, "9" * 5000)]
     [2, 0, 0, 0, 0]

@@ -119,7 +119,7 @@ def _parsed(node: Any, namespace: str, known: dict[str, AvroType]) -> AvroType:
 
 
 def _add_logical_type(made: AvroType, node: dict) -> None:
-    """Set the logical type unless it is invalid for the stored kind: Avro ignores it then.
+    """Set the logical type unless it is invalid for the stored kind.
 
     >>> found = parse_definition('{"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}')
     >>> found.logical, found.precision, found.scale
@@ -145,7 +145,7 @@ def _full(name: str, namespace: str | None) -> str:
 
 
 def canonical(kind: AvroType, seen: frozenset[str] = frozenset()) -> object:
-    """A value that is equal for definitions with the same meaning, however they are written.
+    """A value that is equal for definitions with the same meaning.
 
     >>> one, other = '{"type": "enum", "name": "n.E", "symbols": ["A"], "doc": "x"}', (
     ...     '{"name": "E", "namespace": "n", "type": "enum", "symbols": ["A"]}')
@@ -211,7 +211,7 @@ def _unreadable_record(writer: AvroType, reader: AvroType, seen: _Seen) -> str |
 
 
 def _matching_branch(writer: AvroType, union: AvroType, seen: _Seen) -> AvroType | None:
-    """The branch of a reader's union that reads the writer's type: the same kind and name, else a record of the same
+    """The branch of a reader's union for the writer's type: the same kind and name, else a record of the same
     structure, else the first it promotes to."""
     alike = [branch for branch in union.branches if branch.kind == writer.kind]
     for branch in alike:

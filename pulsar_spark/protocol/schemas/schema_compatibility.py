@@ -65,7 +65,7 @@ def invalid(info: SchemaInfo) -> str | None:
 
 
 def is_same_schema(one: SchemaInfo, other: SchemaInfo) -> bool:
-    """Whether two schemas are one version: same type and meaning, however they are written.
+    """Whether two schemas are one version: same type and meaning.
 
     >>> def avro(text): return SchemaInfo(SchemaType.AVRO, "AVRO", text)
     >>> is_same_schema(avro('{"type": "int"}'), avro('"int"')), is_same_schema(avro('"int"'), avro('"long"'))

@@ -1,6 +1,4 @@
-"""The description of a schema: its type, name and definition.
-
-Types have the numbers of Pulsar's ``SchemaType``. Topics keep only schemas that say how bytes become values."""
+"""The description of a schema: its type, name and definition."""
 
 from pulsar_spark.protocol.numbered import Numbered
 
@@ -55,7 +53,7 @@ class SchemaInfo:
 
     @property
     def is_kept(self) -> bool:
-        """Whether topics keep this schema.
+        """Whether topics keep this schema: it says how bytes become values.
 
         >>> SchemaInfo(SchemaType.BYTES, "BYTES", "null").is_kept, SchemaInfo(SchemaType.AVRO, "AVRO", "{}").is_kept
         (False, True)

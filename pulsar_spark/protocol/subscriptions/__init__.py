@@ -1,1 +1,1 @@
-"""Rules of subscriptions: who may join, who is active, who is served next, and how much each may take."""
+"""Rules of subscriptions: who may join, who is active, who is served next, and how much each gets."""

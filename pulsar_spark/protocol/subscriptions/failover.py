@@ -1,8 +1,8 @@
 """Failover: the order of a subscription's consumers, and which of them is active.
 
-Rules: AbstractDispatcherSingleActiveConsumer, semantics 2.7-2.10. Order is by priority level, of which only the best
-takes part, then by name as in Java (UTF-16 code units), then by joining. Partition i goes to the i-th consumer, modulo
-their number; other topics are placed on a hash ring. A consumer that takes over waits first (2.11)."""
+Rules: AbstractDispatcherSingleActiveConsumer, semantics 2.7-2.11. Order is by priority level, then by name as in Java,
+then by joining. Partition i goes to the i-th consumer of the best level, modulo their number; other topics are placed
+on a hash ring."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ POINTS_PER_CONSUMER = 100
 
 
 class Consumer(NamedTuple):
-    """What decides a consumer's place: ``join_order`` counts up over the subscription's life."""
+    """What decides a consumer's place; ``join_order`` counts consumers over the subscription's life."""
 
     consumer_id: str
     name: str
@@ -34,8 +34,8 @@ def sort_consumers(consumers: Sequence[Consumer]) -> list[Consumer]:
 
 
 def active_consumer(consumers: Sequence[Consumer], *, partition_index: int, topic_name: str) -> Consumer | None:
-    """The consumer that receives, None without any. *partition_index* is -1 on a topic without partitions, *topic_name*
-    its full name.
+    """The consumer that receives, None without any. *partition_index* is -1 on a topic without partitions; *topic_name*
+    is the full name.
 
     >>> both = [Consumer("1", "a"), Consumer("2", "b")]
     >>> active_consumer(both, partition_index=3, topic_name="persistent://public/default/t-partition-3").name
@@ -51,8 +51,7 @@ def active_consumer(consumers: Sequence[Consumer], *, partition_index: int, topi
 
 
 def takeover_pause_ms(subscription_type: str, delay_ms: int) -> int | None:
-    """How long a consumer that takes over waits before it receives (2.11); None except on Failover. *delay_ms* is the
-    policy ``active_consumer_failover_delay_ms``.
+    """How long a consumer that takes over waits before it receives: *delay_ms* on Failover (2.11), else None.
 
     >>> takeover_pause_ms("Failover", 1000), takeover_pause_ms("Exclusive", 1000)
     (1000, None)

@@ -1,7 +1,7 @@
 """Who may join a subscription and end it, its type, and leases of consumers.
 
 Rules: PersistentSubscription.addConsumer, AbstractDispatcherSingleActiveConsumer, Consumer; semantics 2.1-2.3,
-2.7-2.10. Leases replace Pulsar's liveness check. Instants are microseconds by the broker's clock."""
+2.7-2.10. Leases replace Pulsar's liveness check; instants are microseconds by the broker's clock."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -12,13 +12,12 @@ SUBSCRIPTION_TYPES = (*SINGLE_ACTIVE, "Shared", KEY_SHARED)
 
 DEFAULT_LEASE_MS = 30_000
 MOST_LEASE_MS = 24 * 60 * 60 * 1000
-"""The longest lease a client can request: a day."""
+"""The longest lease that a client can request."""
 
 
 def refusal(wanted: str, *, present: str | None, consumers: Collection, most: int) -> tuple[str, str] | None:
-    """Why a consumer of type *wanted* may not join: (error name, words), None if it may.
-
-    *present* is the type of the *consumers*, *most* their limit (0 = none).
+    """Why a consumer of type *wanted* may not join the *consumers* of type *present*, as (error name, text); None if it
+    may. *most* is the limit of consumers (0 = none).
 
     >>> refusal("Shared", present="Failover", consumers=["a"], most=0)[0]
     'SubscriptionBusy'
@@ -58,8 +57,7 @@ def type_of(subscription_type: str | None, consumers: Collection) -> str | None:
 
 
 def allows_cumulative(subscription_type: str | None) -> bool:
-    """Does a subscription of this type allow cumulative acknowledgement? Not with several receivers (2.5); yes without
-    a type.
+    """Whether this type, None if unknown, allows cumulative acknowledgement: not with several receivers (2.5).
 
     >>> [allows_cumulative(each) for each in ("Exclusive", "Shared", None)]
     [True, False, True]
@@ -68,8 +66,8 @@ def allows_cumulative(subscription_type: str | None) -> bool:
 
 
 def unsubscribe_refusal(others: Collection, *, is_forced: bool, by_consumer: bool = False) -> tuple[str, str] | None:
-    """Why a subscription with *others* than the requester may not end: (error name, words), None if it may. Consumers
-    get Pulsar's ServerMetadataException.
+    """Why a subscription with *others* than the requester may not end, as (error name, text); None if it may. A
+    consumer's error is Pulsar's ServerMetadataException.
 
     >>> unsubscribe_refusal(["a"], is_forced=False)[0], unsubscribe_refusal(["a"], is_forced=True)
     ('SubscriptionBusy', None)
@@ -83,7 +81,7 @@ def unsubscribe_refusal(others: Collection, *, is_forced: bool, by_consumer: boo
 
 
 def lease_ms_of(text: str | None) -> int:
-    """A consumer's lease from its row: a day at most (an earlier release allowed longer ones), the default if absent.
+    """The lease in a consumer's row, at most a day; the default if it is absent or invalid.
 
     >>> lease_ms_of("5000"), lease_ms_of(None), lease_ms_of("9" * 18) == MOST_LEASE_MS
     (5000, 30000, True)
@@ -92,7 +90,7 @@ def lease_ms_of(text: str | None) -> int:
 
 
 def lease_end(now: int, lease_ms: int) -> int:
-    """When the lease of a client heard of at *now* ends.
+    """When the lease of a client that gave a sign of life at *now* ends.
 
     >>> lease_end(5, 30_000)
     30000005
@@ -101,7 +99,7 @@ def lease_end(now: int, lease_ms: int) -> int:
 
 
 def ended_leases(leases: Mapping[str, int], now: int) -> Iterator[str]:
-    """Clients whose lease has ended, of *leases* by client.
+    """The clients whose lease has ended.
 
     >>> list(ended_leases({"a": 10, "b": 11}, 10))
     ['a']

@@ -4,20 +4,20 @@ Rule: ConsumerImpl.increaseAvailablePermits, semantics 4.1, 4.3 and 0.7. The cli
 what left the queue, once that is half of it. With queue size 0, each waiting call has one permit.
 
 A round brings at most one queue, so the queue grows fourfold, up to ``most``, if a round finds it empty and brings at
-least half of it; again once a queue full was taken. It shrinks to two seconds' worth of taken messages
-(:meth:`Permits.too_many`). Source: PIP-74, ConsumerBase.expectMoreIncomingMessages and
+least half of it; again once a queue full was taken. It shrinks to two seconds' worth of messages
+(:meth:`Permits.too_many`). Source: PIP-74, ConsumerBase.expectMoreIncomingMessages,
 ConsumerImpl.updateAutoScaleReceiverQueueHint, which double and shrink by memory."""
 
 GROWTH = 4
-"""The factor by which a queue grows. Each step costs a round; a factor of two would take twice as many."""
+"""The factor by which a queue grows; each step costs a round."""
 
 IDLE_LOOKS = 10
-"""A queue that was empty and unused at so many looks in a row is too large."""
+"""After so many looks at an empty and unused queue, it is too large."""
 
 
 class Permits:
     """The permits of one consumer on one partition; methods return the permits to request now. *queue_size* is the
-    least and *most* the greatest size; without *most* it does not grow.
+    least and *most* the greatest size; without *most* the queue does not grow.
 
     >>> permits = Permits(queue_size=4)
     >>> permits.connect(), permits.take(1), permits.take(1), permits.take(3)
@@ -52,24 +52,24 @@ class Permits:
 
     @property
     def may_shrink(self) -> bool:
-        """Is the queue, or may it become, longer than the requested size?"""
+        """Whether the queue is, or may become, longer than the requested size."""
         return self.queue_size > self.least or self._debt > 0
 
     def connect(self) -> int:
-        """Start from zero: the consumer is new to the broker, or its cursor was moved."""
+        """Start anew: the broker does not know the consumer yet, or its cursor was moved."""
         self.queue_size = self.least
         self._used = self._debt = self._taken = self._lately = 0
         return self.queue_size or self._wanted
 
     def want_one(self) -> int:
-        """A call waits; a queue has requested its message already."""
+        """A call waits for a message."""
         if self.queue_size or self._wanted:
             return 0
         self._wanted = 1
         return 1
 
     def arrive(self, messages: int, *, round_number: int, queued: int) -> int:
-        """A round brought this many (more) *messages* while *queued* waited."""
+        """*messages* of a round arrived while *queued* waited; a round may arrive in parts."""
         if round_number != self._round:
             self._round, self._brought, self._was_empty = round_number, 0, queued == 0
         self._brought += messages
@@ -118,12 +118,11 @@ class Permits:
         return self._paid(messages) if self.queue_size else 0
 
     def refuse(self, messages: int) -> int:
-        """These messages were sent but not queued; a queue that shrank does not request them again."""
+        """These messages were sent but not queued."""
         return self._paid(messages) if self.queue_size else self._wanted
 
     def too_many(self, queued: int) -> int:
-        """How many of the *queued* messages to give back, because the queue shrinks to two seconds' worth; call it once
-        a second.
+        """How many of the *queued* messages to give back because the queue shrinks; call it once a second.
 
         >>> permits = Permits(queue_size=4, most=16)
         >>> permits.queue_size, waits = 16, [0, 16, 16]
@@ -140,19 +139,17 @@ class Permits:
         return self._debt
 
     def give_back(self, messages: int) -> int:
-        """These waiting messages (possibly none) were given back: permits for them, less what a shrunk queue owes, and
-        for those that left, if due."""
+        """These waiting messages (possibly none) were given back."""
         return self._paid(messages) + self._due_permits()
 
     def _due_permits(self) -> int:
-        """The messages that left the queue, once they are half of it."""
         if self._used < max(1, self.queue_size // 2):
             return 0
         used, self._used = self._used, 0
         return self._paid(used)
 
     def _paid(self, messages: int) -> int:
-        """The permits to request for *messages*, after paying off the debt of a shrunk queue."""
+        """The permits to request for *messages*, less the debt."""
         paid = min(self._debt, messages)
         self._debt -= paid
         return messages - paid

@@ -1,8 +1,8 @@
 """Shared: the order in which consumers of a subscription are offered entries.
 
 Rules: PersistentDispatcherMultipleConsumers and AbstractDispatcherMultipleConsumers.getNextConsumer, semantics 2.14 and
-2.15: the best priority level with an available consumer, round robin within it. A round goes twice round a level; each
-round starts one consumer later (0.28: run lengths are ours)."""
+2.15: the best priority level with an available consumer, round robin within it. Each round starts one consumer later
+(0.28)."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 
 class InLine(Protocol):
-    """What decides a consumer's place: ``join_order`` counts up over the subscription's life."""
+    """What decides a consumer's place; ``join_order`` counts consumers over the subscription's life."""
 
     priority_level: int
     join_order: int

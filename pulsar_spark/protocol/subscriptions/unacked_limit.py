@@ -1,8 +1,7 @@
 """The broker's limit of unacknowledged messages, and which subscriptions it blocks.
 
 Rules: BrokerService.checkUnAckMessageDispatching, addUnAckedMessages, blockDispatchersWithLargeUnAckMessages; semantics
-4.5. Blocked subscriptions get redeliveries only. Instead of Pulsar's 30 s timer, each round measures for the next
-one."""
+4.5. Blocked subscriptions get redeliveries only. Each round measures for the next one; Pulsar does so every 30 s."""
 
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ class BrokerLimit(NamedTuple):
         return int(self.messages * SHARE)
 
     def blocks_broker(self, unacked: int, is_blocked: bool) -> bool:
-        """Is a broker with *unacked* messages blocked, given whether it was?
+        """Whether a broker with *unacked* messages is blocked, given whether it was.
 
         >>> limit = BrokerLimit(40)
         >>> [limit.blocks_broker(unacked, was) for unacked, was in [(40, False), (39, False), (20, True), (19, True)]]
@@ -37,7 +36,7 @@ class BrokerLimit(NamedTuple):
         return self.messages > 0 and (unacked >= self.messages or (is_blocked and _is_half(unacked, self.messages)))
 
     def blocks_subscription(self, unacked: int, is_blocked: bool) -> bool:
-        """Does a blocked broker block a subscription, given whether it was? Never one without unacknowledged messages.
+        """Whether a blocked broker blocks a subscription with *unacked* messages, given whether it was blocked.
 
         >>> limit = BrokerLimit(40)
         >>> [limit.blocks_subscription(unacked, was) for unacked, was in [(7, False), (6, False), (3, True), (2, True)]]

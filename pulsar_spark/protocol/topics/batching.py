@@ -25,9 +25,8 @@ class BatchContainer(Generic[M]):
         self.opened_at: float | None = None
 
     def add(self, message: M, size: int, key: str | None, now: float) -> list[list[M]]:
-        """Put *message* of *size* bytes into its batch; return the batches that this closed, oldest first.
-
-        A message beyond the size limit starts a new batch."""
+        """Put *message* of *size* bytes into its batch, or into a new one if it exceeds the size limit; return the
+        batches that this closed, oldest first."""
         closed = self.close() if self._messages and self._bytes + size > self._max_bytes else []
         key = key if self._is_key_based else None
         batch = self._batches.get(key)

@@ -2,7 +2,7 @@
 
 Hash and names are Pulsar's: CRC-32 of a topic's full name (``NamespaceBundleFactory.getLongHashCode``), and
 ``0x00000000_0x80000000`` without its upper end, except in the last slice. Ours: bundles belong to a root, and all
-partitions of a topic share one, because one table numbers them."""
+partitions of a topic share one."""
 
 import re
 import zlib
@@ -25,7 +25,7 @@ def topic_hash(topic: str) -> int:
 
 
 class BundleRange(NamedTuple):
-    """Hashes from *lower* to below *upper*; including *upper* if it is the highest."""
+    """Hashes from *lower* to below *upper*; the highest hash belongs to the last slice."""
 
     lower: int
     upper: int
@@ -34,12 +34,12 @@ class BundleRange(NamedTuple):
         return f"0x{self.lower:08x}_0x{self.upper:08x}"
 
     def holds(self, topic: str) -> bool:
-        """Does the slice include the topic?"""
+        """Whether the slice includes the topic."""
         return self.is_whole or self.lower <= topic_hash(topic) < self.upper + (self.upper == HIGHEST)
 
     @property
     def is_whole(self) -> bool:
-        """Does the slice include all hashes?"""
+        """Whether the slice includes all hashes."""
         return self == WHOLE
 
     def split(self, at: int | None = None) -> "tuple[BundleRange, BundleRange]":
@@ -88,8 +88,8 @@ def check_cover(ranges: Iterable[BundleRange]) -> None:
 
 
 def quotas(served: Mapping[str, Collection[str]], bundles: int) -> dict[str, int]:
-    """How many of *bundles* each present broker is to serve. The remainder goes to brokers that now serve more, so that
-    few bundles move.
+    """How many of *bundles* each broker in *served* is to serve. The remainder goes to brokers that now serve more, so
+    that few bundles move.
 
     >>> quotas({"a": ["0", "1"], "b": ["2", "3"], "c": []}, 4)
     {'a': 2, 'b': 1, 'c': 1}
@@ -107,8 +107,8 @@ class Share(NamedTuple):
 
 
 def share(me: str, served: Mapping[str, Collection[str]], free: int) -> Share:
-    """The next step of broker *me*, with *free* unserved bundles. It gives up bundles above its quota, the last by
-    name, once none is free.
+    """The next step of broker *me*, with *free* unserved bundles. Once none is free, it gives up bundles above its
+    quota, the last by name.
 
     >>> share("c", {"a": ["0", "1"], "c": []}, free=1)
     Share(take=1, give_up=[])

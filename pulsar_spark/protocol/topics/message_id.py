@@ -28,8 +28,8 @@ class MessageId:
     """The id of one message; immutable, hashable and ordered.
 
     ``ledger_id`` is the publish commit, ``entry_id`` the entry in it, ``batch_index`` the place in the entry's batch
-    and ``partition`` the partition of the topic; -1 if there is none. ``topic_name`` is the topic, if it is known. A
-    value that is no whole number, or has too many bits, raises TypeError, as in the ``pulsar`` package.
+    and ``partition`` the partition of the topic; -1 if there is none. ``topic_name`` is the topic, if it is known.
+    TypeError for a value that is no whole number or has too many bits.
 
     >>> str(MessageId(partition=3, ledger_id=5, entry_id=7, batch_index=2))
     '(5,7,3,2)'
@@ -83,7 +83,7 @@ class MessageId:
         return self._place[3]
 
     def topic_name(self) -> str | None:
-        """The topic, if it is known. A consumer of several topics needs it. Ignored when ids are compared."""
+        """The topic, if it is known; comparisons ignore it. A consumer of several topics needs it."""
         return self._topic_name
 
     def of_topic(self, topic: str | None) -> "MessageId":
@@ -143,7 +143,7 @@ class MessageId:
 
     @classmethod
     def wrap(cls, msg_id: "MessageId") -> "MessageId":
-        """Return *msg_id*. The ``pulsar`` package wraps an id of another class; here there is only this one."""
+        """Return *msg_id*, as the ``pulsar`` package does; ValueError for anything but an id."""
         if not isinstance(msg_id, MessageId):
             raise ValueError(f"argument msg_id: MessageId expected, not {type(msg_id).__name__}")
         return msg_id
@@ -171,9 +171,8 @@ class MessageId:
 
 
 class SentMessageId(MessageId):
-    """The id that a send returns. It knows its topic, unlike Pulsar's, so that other topics' consumers refuse it.
-
-    Made from its place alone (ledger id, entry id, batch index, partition), for speed."""
+    """The id that a send returns, made from its *place* alone, for speed. It knows its topic, so that other topics'
+    consumers refuse it."""
 
     __slots__ = ()
 

@@ -23,9 +23,9 @@ class Run(NamedTuple):
     """Entries of equal batch size in one file of a publish commit: a row of ``ledgers``. Positions and entry ids count
     up by one.
 
-    Entries with a deliver time after ``delayed_after`` (microseconds) are delayed (protocol.delays); None: none is, or
-    the run is older than the delay index. ``chunks_from``: the position from which to read chunks to join those of the
-    run; None: none, or unknown."""
+    Entries with a deliver time after ``delayed_after`` (microseconds) are delayed; None: none is, or the run is older
+    than the delay index. ``chunks_from`` is the position from which to read chunks to join those of the run; None:
+    none, or unknown."""
 
     first_position: int
     entries: int
@@ -46,7 +46,7 @@ class Run(NamedTuple):
 
     @property
     def may_have_chunks(self) -> bool:
-        """May any of its entries be a chunk? Batches have none."""
+        """Whether any of its entries may be a chunk; batches have none."""
         return self.has_chunks and self.batch_size == 1
 
     @property
@@ -59,7 +59,7 @@ class Run(NamedTuple):
 
     @property
     def to_position(self) -> int:
-        """Add this to an entry id of the run to get its position."""
+        """The difference from an entry id of the run to its position."""
         return self.first_position - self.first_entry_id
 
     def part(self, first: int, last: int) -> "Run":

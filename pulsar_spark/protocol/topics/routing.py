@@ -1,8 +1,7 @@
 """Routing: which partition of a topic a producer's message goes to.
 
 Rules: RoundRobinPartitionMessageRouterImpl and SinglePartitionMessageRouterImpl, semantics golden g1 and g2. A
-partition key always decides, by hash modulo partitions; the ordering key does not count. The producer chooses a random
-start."""
+partition key always decides, by hash modulo partitions; the ordering key does not count."""
 
 from collections.abc import Callable
 from itertools import count
@@ -13,8 +12,8 @@ from pulsar_spark.protocol.numbered import Numbered
 
 
 class HashingScheme(Numbered):
-    """Hashes of a partition key, with the names and numbers of Pulsar's C++ client. That client's default is BoostHash,
-    the Java client's is JavaStringHash."""
+    """Hashes of a partition key, with the names and numbers of Pulsar's C++ client. Its default is BoostHash, the Java
+    client's is JavaStringHash."""
 
     Murmur3_32Hash = 0
     BoostHash = 1
@@ -26,7 +25,7 @@ Scheme = HashingScheme | Literal["Murmur3_32Hash", "BoostHash", "JavaStringHash"
 
 
 def key_hash(key: str, scheme: HashingScheme) -> int:
-    """The 31-bit hash of a partition key's text (of its base64 text for a key of bytes).
+    """The 31-bit hash of a partition key's text (for a key of bytes, its base64).
 
     >>> key_hash("key1", HashingScheme.JavaStringHash), key_hash("key1", HashingScheme.Murmur3_32Hash)
     (3288498, 462881061)
@@ -38,10 +37,8 @@ def key_hash(key: str, scheme: HashingScheme) -> int:
 
 
 def partition_for_key(key: str, partitions: int, hashing_scheme: Scheme = HashingScheme.BoostHash) -> int:
-    """The partition of *key* in a topic with this many *partitions*; all producers with one *hashing_scheme* choose the
-    same.
-
-    *hashing_scheme* may be a name. ValueError if the key, the number or the scheme is not valid.
+    """The partition of *key* in a topic with this many *partitions*; all producers with one *hashing_scheme*, or its
+    name, choose the same. ValueError for an invalid key, number or scheme.
 
     >>> partition_for_key("key1", 7, HashingScheme.Murmur3_32Hash), partition_for_key("key1", 7, "Murmur3_32Hash")
     (6, 6)

@@ -1,8 +1,8 @@
 """Names of topics (``persistent://tenant/namespace/topic``, short forms, ``-partition-N``), subscriptions and
 consumers.
 
-Rule: TopicName and NamedEntity of Apache Pulsar; PersistentTopic for subscriptions. Limits of length are ours. Left
-out: non-persistent topics and four-part names with a cluster."""
+Rule: TopicName, NamedEntity and PersistentTopic of Apache Pulsar, without non-persistent topics and clusters. Limits of
+length are ours."""
 
 import re
 from typing import NamedTuple
@@ -53,7 +53,8 @@ class TopicName(NamedTuple):
 
 
 def check_name(what: str, name: str) -> str:
-    """Return *name* if it is a valid NamedEntity of at most 200 characters; else :class:`InvalidTopicName`."""
+    """Return *name* if it is a valid NamedEntity of at most 200 characters; else :class:`InvalidTopicName`, which says
+    *what* it is."""
     if not isinstance(name, str) or not _NAMED_ENTITY.fullmatch(name) or name in (".", ".."):
         raise InvalidTopicName(f"{what} {shown(name)} is not a valid name: use letters, digits and - = : . _")
     return _checked_length(what, name, MAX_NAME_LENGTH)
