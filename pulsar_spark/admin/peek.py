@@ -9,8 +9,9 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from pulsar_spark.client.model.block import Block
 from pulsar_spark.client.model.enums import ConsumerCryptoFailureAction
-from pulsar_spark.client.model.message import Block, Message
+from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.joining import Joining
 from pulsar_spark.client.schema.payloads import PayloadOpener
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, PulsarSparkError

@@ -1,6 +1,6 @@
 """Checks of arguments that public calls share, and their behaviour on Ctrl-C and in forked processes.
 
-As in the ``pulsar`` package, a wrong argument is a ValueError that names it.
+A wrong argument is a ValueError that names it, as in the ``pulsar`` package.
 """
 
 import functools
@@ -35,7 +35,7 @@ def check_types(values: Mapping[str, object], **wanted: Types) -> None:
 
 
 def check_not_negative(values: Mapping[str, object], *names: str) -> None:
-    """ValueError unless the values of *names* are integers from 0 on."""
+    """ValueError unless the values of *names* are integers of at least 0."""
     for name in names:
         check_type(int, value := values[name], name)
         if isinstance(value, int) and value < 0:
@@ -43,7 +43,7 @@ def check_not_negative(values: Mapping[str, object], *names: str) -> None:
 
 
 def given(value: object) -> str:
-    """The type of *value* for an error; for objects of the ``pulsar`` package also what to change."""
+    """The type of *value* for an error message; for objects of the ``pulsar`` package also the import to change."""
     kind = type(value)
     if kind.__module__.partition(".")[0] not in ("pulsar", "_pulsar"):
         return kind.__name__
@@ -55,7 +55,7 @@ def given(value: object) -> str:
 
 
 def checked_each(wanted: type[Value], values: object, name: str) -> tuple[Value, ...]:
-    """Return *values* as a tuple, each of the *wanted* type; ValueError otherwise, also for a single text."""
+    """Return *values* as a tuple; ValueError for a single text, or a value not of the *wanted* type."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ValueError(f"argument {name}: several {wanted.__name__} expected, as a list, not {given(values)}")
     checked = tuple(values)
@@ -65,7 +65,7 @@ def checked_each(wanted: type[Value], values: object, name: str) -> tuple[Value,
 
 
 def check_given(check: Callable, *args: str) -> None:
-    """Run *check* on an application's own name; invalid ones are :class:`InvalidConfiguration`."""
+    """Run *check* on a name that the application chose; :class:`InvalidConfiguration` if it is invalid."""
     try:
         check(*args)
     except InvalidTopicName as refused:
@@ -81,7 +81,7 @@ def check_properties(properties: Mapping | None) -> None:
 
 
 def check_kept_properties(properties: Mapping | None) -> None:
-    """:func:`check_properties`, and the texts must be valid UTF-8."""
+    """:func:`check_properties`, also for valid UTF-8."""
     check_properties(properties)
     for pair in (properties or {}).items():
         for text in pair:
@@ -100,7 +100,7 @@ def check_utf8(text: str, name: str) -> None:
 def public_call(method: Method) -> Method:
     """Decorate a method: it works only in the process that opened its object, and Ctrl-C raises :class:`Interrupted`.
 
-    The object keeps :data:`forks.generation` at creation as ``_process``.
+    The object keeps :data:`forks.generation` at its creation as ``_process``.
     """
 
     @functools.wraps(method)
@@ -121,11 +121,11 @@ def public_call(method: Method) -> Method:
 
 
 def interrupted(owner: object, method: str) -> Interrupted:
-    """The error for Ctrl-C during a call of a *method* of *owner*."""
+    """The error for Ctrl-C during *method* of *owner*."""
     return Interrupted(f"Ctrl-C was pressed during {type(owner).__name__}.{method}")
 
 
 def check_count(name: str, count: object, least: int = 1) -> None:
-    """:class:`InvalidConfiguration` unless *count* is an integer of at *least* so much."""
+    """:class:`InvalidConfiguration` unless *count* is an integer of at least *least*."""
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
         raise InvalidConfiguration(f"{name} {count!r}: give a number of at least {least}")

@@ -1,7 +1,6 @@
 """Client: the entry point, shaped like the ``pulsar`` package's.
 
-``delta:<root>`` replaces a broker's address. Producers and readers use the tables directly; consumers share the
-client's channel to the broker.
+Producers and readers use the tables directly. Consumers share the client's channel to the broker.
 """
 
 import atexit
@@ -62,7 +61,6 @@ _ARGUMENTS: dict[str, Types] = {
     "logger": logging.Logger | ConsoleLogger | FileLogger | None,
     "lease_seconds": int | float,
 }
-"""The types of a client's arguments."""
 
 
 class Client(Described, Producing, Subscribing):
@@ -70,15 +68,15 @@ class Client(Described, Producing, Subscribing):
 
     - ``service_url``: ``delta:<root>``, where the root is the folder of the tables, or a :class:`ServiceInfo` with it.
     - ``operation_timeout_seconds``: how long a call waits for the broker's answer before it raises :class:`Timeout`.
-    - ``lease_seconds``: how long the broker reserves messages for this client's consumers after the last sign of life,
-      such as after a crash. The package has no such argument.
+    - ``lease_seconds``: how long the broker reserves messages for this client's consumers after the last sign of life.
+      The package has no such argument.
     - ``logger``: a logger of Python's ``logging``, a :class:`ConsoleLogger` or a :class:`FileLogger`.
     - ``log_conf_file_path``: a JSON file with settings of ``logging``.
     - ``authentication``, ``use_tls``, ``tls_trust_certs_file_path``, ``tls_allow_insecure_connection``,
       ``tls_validate_hostname``, ``listener_name``, ``tls_private_key_file_path``, ``tls_certificate_file_path``: only
-      the defaults are accepted, because a folder has no connections to secure.
+      the defaults are accepted.
     - ``io_threads``, ``message_listener_threads``, ``concurrent_lookup_requests``, ``stats_interval_in_seconds``,
-      ``connection_timeout_ms``: numbers without effect here.
+      ``connection_timeout_ms``: numbers without effect.
     """
 
     def __init__(
@@ -172,7 +170,7 @@ class Client(Described, Producing, Subscribing):
         - ``crypto_key_reader`` and ``crypto_failure_action``: as for :meth:`subscribe`.
         - ``is_read_compacted``: read only the latest message of each key where the topic is compacted (``pulsar-spark
           compact``), and every message published since.
-        - ``receiver_queue_size``, ``reader_name``, ``subscription_role_prefix``: without effect on a reader of a table.
+        - ``receiver_queue_size``, ``reader_name``, ``subscription_role_prefix``: without effect.
         """
         check_types(
             locals(),
@@ -193,7 +191,7 @@ class Client(Described, Producing, Subscribing):
 
     @public_call
     def _create_reader(self, topic: str, schema: Schema, options: tuple) -> Reader:
-        """A separate step: callers inspect the public method's code for its arguments."""
+        """The public method is not decorated, because callers inspect its code for arguments."""
         found, partitions, name = self._resolve(topic)
         self._schemas.check_consumer(found, schema)
         schema.attach_client(self)
@@ -207,8 +205,7 @@ class Client(Described, Producing, Subscribing):
         """Create a view of the latest value of each key of *topic*, updated until it is closed. A missing topic is
         created.
 
-        Values are decoded by *schema*. The view reads the topic's table, in its compacted form where there is one;
-        ``subscription_name`` only names the view.
+        Values are decoded by *schema*. ``subscription_name`` only names the view.
         """
         check_types(locals(), topic=str, subscription_name=str | None, schema=Schema)
         reader = self.create_reader(topic, MessageId.earliest, schema, is_read_compacted=True)
@@ -248,7 +245,7 @@ class Client(Described, Producing, Subscribing):
             self._close(lambda handle: getattr(handle, "_shutdown", handle.close)())
 
     def _close_at_exit(self) -> None:
-        """Publish and acknowledge pending messages of a script that ends without closing."""
+        """Close the client of a script that ends without closing it."""
         if not self._is_closed and self._process == forks.generation:
             interrupts.end_program()
             self._close(lambda handle: handle.close())
@@ -286,12 +283,11 @@ class Client(Described, Producing, Subscribing):
         return found, partitions, str(name)
 
     def _writer_schema(self, message) -> SchemaInfo | None:
-        """The schema that a message was written with."""
         return self._schemas.written_with(message)
 
     def _keep(self, handle, undo: Callable[[], None]):
-        """Register *handle* to be closed with the client; *undo* it with :class:`AlreadyClosed` if another thread has
-        closed the client.
+        """Register *handle* to be closed with the client. :class:`AlreadyClosed`, after *undo*, if the client was
+        closed meanwhile.
         """
         with self._lock:
             if not self._is_closed:

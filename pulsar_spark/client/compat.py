@@ -1,7 +1,5 @@
-"""The names of Pulsar's client that this project does not serve: each raises :class:`OperationNotSupported`, which says
-what to do instead.
-
-A script may import them, name them in annotations and derive classes.
+"""Names of Pulsar's client that cannot work on a folder: importable, but each raises :class:`OperationNotSupported`
+with what to do instead.
 """
 
 import functools
@@ -25,13 +23,13 @@ _NO_CONNECTION = {
     "tls_private_key_file_path": None,
     "tls_certificate_file_path": None,
 }
-"""The only values that a client accepts for its connection options."""
+"""The only accepted connection options."""
 
 Kind = TypeVar("Kind", bound=type)
 
 
 def _not_served(why: str) -> Callable[[Kind], Kind]:
-    """Let every method of a class raise, with its name and *why*, and say so in the docstring."""
+    """Decorate a class: its methods raise with their name and *why*, and its docstring says so."""
 
     def refusing(cls: Kind) -> Kind:
         described = inspect.cleandoc(cls.__doc__ or "")
@@ -59,14 +57,14 @@ _no_functions = _not_served("no process runs functions: use a consumer, or pulsa
 
 @_no_credentials
 class Authentication:
-    """Credentials from a plugin library: ``dynamicLibPath`` is its path, ``authParamsString`` its parameters."""
+    """Credentials from a plugin library: its path ``dynamicLibPath`` and parameters ``authParamsString``."""
 
     def __init__(self, dynamicLibPath: str, authParamsString: str): ...
 
 
 @_no_credentials
 class AuthenticationTLS(Authentication):
-    """A client certificate: the paths of the certificate (``certificate_path``) and its key (``private_key_path``)."""
+    """A client certificate: the paths ``certificate_path`` and ``private_key_path``."""
 
     def __init__(self, certificate_path: str, private_key_path: str): ...
 
@@ -80,14 +78,14 @@ class AuthenticationToken(Authentication):
 
 @_no_credentials
 class AuthenticationAthenz(Authentication):
-    """Athenz credentials; ``auth_params_string`` has the parameters as JSON."""
+    """Athenz credentials: JSON in ``auth_params_string``."""
 
     def __init__(self, auth_params_string: str): ...
 
 
 @_no_credentials
 class AuthenticationOauth2(Authentication):
-    """OAuth 2.0 credentials; ``auth_params_string`` has the parameters as JSON."""
+    """OAuth 2.0 credentials: JSON in ``auth_params_string``."""
 
     def __init__(self, auth_params_string: str): ...
 
@@ -107,8 +105,7 @@ class AuthenticationBasic(Authentication):
 
 class ServiceInfo:
     """The address of a root (``service_url``). A client refuses ``authentication`` and
-    ``tls_trust_certs_file_path``.
-    """
+    ``tls_trust_certs_file_path``."""
 
     def __init__(
         self,
@@ -144,7 +141,7 @@ class ServiceInfo:
 
     @classmethod
     def wrap(cls, service_info: "ServiceInfo") -> "ServiceInfo":
-        """Return *service_info*; there is only this class of it here."""
+        """Return *service_info* itself."""
         check_type(ServiceInfo, service_info, "service_info")
         return service_info
 
@@ -156,7 +153,7 @@ class ServiceInfoProvider:
     def __init__(self) -> None: ...
     def initial_service_info(self) -> ServiceInfo: ...  # type: ignore[empty-body]  # it raises
     def initialize(self, on_service_info_update: Callable[[ServiceInfo], None]) -> None:
-        """Keep *on_service_info_update*, the function to call with another cluster."""
+        """Keep the function *on_service_info_update*, which is called with another cluster."""
 
     def close(self) -> None: ...
 
@@ -165,8 +162,8 @@ class ServiceInfoProvider:
 class AutoClusterFailover:
     """Uses the ``primary`` cluster, or the first of the ``secondary`` ones that answers.
 
-    It checks every ``check_interval_ms``. After ``failover_threshold`` failed checks it changes to a secondary one,
-    after ``switch_back_threshold`` good ones back.
+    It checks every ``check_interval_ms``, and changes to a secondary one after ``failover_threshold`` failed checks,
+    back after ``switch_back_threshold`` good ones.
     """
 
     def __init__(
@@ -180,8 +177,8 @@ class AutoClusterFailover:
 
 
 def refuse_credentials(options: Mapping[str, object]) -> None:
-    """:class:`InvalidConfiguration` if a client's *options* have credentials, or a connection option that is not its
-    default; ValueError for other objects as credentials.
+    """:class:`InvalidConfiguration` if a client's *options* have credentials or an unusual connection option;
+    ValueError for credentials of a wrong type.
     """
     check_type(Authentication | None, options["authentication"], "authentication")
     if options["authentication"] is not None:
@@ -204,7 +201,7 @@ class MessageBatch:
 
 @_no_functions
 class Function:
-    """A function that handles messages. Derive a class and write ``process`` to test it."""
+    """A function that handles messages. Derive a class with ``process`` to test it."""
 
     def process(self, input: Any, context: "Context") -> Any: ...
 
@@ -227,7 +224,7 @@ class PickleSerDe(SerDe):
 
 @_no_functions
 class Context:
-    """What a function can read and do while it handles a message. Derive a class with what a test needs."""
+    """What a function can read and do while it handles a message. Derive a class with the methods that a test needs."""
 
     def get_message_id(self) -> Any: ...
     def get_message_key(self) -> Any: ...

@@ -26,7 +26,7 @@ class InitialPosition(Numbered):
 
 
 class PartitionsRoutingMode(Numbered):
-    """Which partition a message without a key goes to: always the same one, each in turn, or the router's choice."""
+    """The partition of a message without a key: always the same one, each in turn, or the router's choice."""
 
     UseSinglePartition = 0
     RoundRobinDistribution = 1
@@ -51,7 +51,7 @@ class CompressionType(Numbered):
 
 
 class ProducerAccessMode(Numbered):
-    """Whether a topic may have other producers, and what happens to those that it has."""
+    """Whether a topic may have other producers, and what happens to those."""
 
     Shared = 0
     Exclusive = 1
@@ -75,15 +75,15 @@ class RegexSubscriptionMode(Numbered):
 
 
 class ProducerCryptoFailureAction(Numbered):
-    """What a producer does with a message that it cannot encrypt: raise an error, or send it unencrypted."""
+    """What to do with a message that cannot be encrypted: raise an error, or send it unencrypted."""
 
     FAIL = 0
     SEND = 1
 
 
 class ConsumerCryptoFailureAction(Numbered):
-    """What a consumer does with a message that it cannot decrypt: raise an error, acknowledge it undelivered, or
-    deliver it encrypted.
+    """What to do with a message that cannot be decrypted: raise an error, acknowledge it undelivered, or deliver it
+    encrypted.
     """
 
     FAIL = 0
@@ -91,7 +91,7 @@ class ConsumerCryptoFailureAction(Numbered):
     CONSUME = 2
 
     def __eq__(self, other: object) -> bool:
-        """Equal to no number, unlike other enumerations, as in the package."""
+        """Equal to no number, as in the package."""
         return self is other
 
     def __hash__(self) -> int:
@@ -166,7 +166,7 @@ ConsumerCryptoAction = ConsumerCryptoFailureAction | Literal["FAIL", "DISCARD", 
 
 
 def result_of(error: PulsarSparkError) -> Result:
-    """The result for *error*: the nearest of its classes that has one, else ``UnknownError``."""
+    """The result for *error*: that of its nearest class that has one, else ``UnknownError``."""
     return next(
         (Result[cls.__name__] for cls in type(error).__mro__ if cls.__name__ in Result.__members__), Result.UnknownError
     )

@@ -1,6 +1,5 @@
-"""Loggers of a client: the logger arguments of the ``pulsar`` package.
+"""Loggers of a client, by default Python's logger ``pulsar_spark.client``.
 
-The default is Python's logger ``pulsar_spark.client``, so only warnings reach standard error.
 ``log_conf_file_path`` names JSON settings for ``logging.config.dictConfig``, not for log4cxx. Payloads are never
 logged.
 """
@@ -87,7 +86,7 @@ def _configure(conf_file: str) -> None:
 
 
 class _StandardOutput(logging.StreamHandler):
-    """Standard output at the time of each line, even if it was redirected since."""
+    """Writes to the present standard output, even if it was redirected."""
 
     def __init__(self):
         logging.Handler.__init__(self)

@@ -1,6 +1,6 @@
-"""Policy objects for a consumer, shaped like those of the ``pulsar`` package.
+"""Policies of a consumer, with the ``pulsar`` package's names.
 
-``policy()`` returns the object itself, which also has the getters of the package's C++ objects.
+``policy()`` returns the object itself, which has the getters of the package's C++ objects.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,8 @@ class ConsumerDeadLetterPolicy:
     """After how many redeliveries a message goes to a dead letter topic (``max_redeliver_count``), and to which
     (``dead_letter_topic``).
 
-    Default names are those of Pulsar. If ``initial_subscription_name`` is given and that subscription is missing on the
-    dead letter topic, it is created. ``retry_letter_topic`` is the topic for the copies of
-    :meth:`Consumer.reconsume_later`.
+    Default names are Pulsar's. The subscription ``initial_subscription_name`` is created on the dead letter topic if
+    missing. ``retry_letter_topic`` gets the copies of :meth:`Consumer.reconsume_later`.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class ConsumerDeadLetterPolicy:
 
 
 class DeadLetterPolicyBuilder:
-    """Builds a dead letter policy step by step; each method returns the builder."""
+    """Builds a dead letter policy; each method returns the builder."""
 
     def __init__(self) -> None:
         self._given: dict[str, Any] = {"max_redeliver_count": 2**31 - 1}
@@ -80,7 +79,7 @@ class DeadLetterPolicyBuilder:
         return self._with("dead_letter_topic", topic)
 
     def initialSubscriptionName(self, name: str) -> "DeadLetterPolicyBuilder":
-        """Create a subscription of this *name* on the dead letter topic if it is missing."""
+        """Create the subscription *name* on the dead letter topic if it is missing."""
         return self._with("initial_subscription_name", name)
 
     def _with(self, name: str, value: object) -> "DeadLetterPolicyBuilder":
@@ -108,7 +107,7 @@ class KeySharedPolicy:
         return self.allow_out_of_order_delivery
 
     def get_sticky_ranges(self) -> list[tuple[int, int]]:
-        """The hash ranges of a sticky consumer, each as first and last hash."""
+        """The hash ranges of a sticky consumer, as pairs of first and last hash."""
         return list(self.sticky_ranges)
 
     def set_key_shared_mode(self, mode: KeySharedMode) -> "KeySharedPolicy":
@@ -126,8 +125,8 @@ class KeySharedPolicy:
         return self
 
     def set_sticky_ranges(self, ranges: Sequence[tuple[int, int]]) -> "KeySharedPolicy":
-        """Set the hash *ranges*, inclusive, from 0 to 65535. ValueError if there are none, or if one is outside of that
-        or overlaps another.
+        """Set the hash *ranges*, inclusive, from 0 to 65535. ValueError if there are none, or if one is outside or
+        overlaps another.
         """
         self.sticky_ranges = _sticky_ranges(ranges)
         return self
@@ -137,8 +136,8 @@ class ConsumerKeySharedPolicy(KeySharedPolicy):
     """How a Key_Shared consumer gets its hash ranges: ``key_shared_mode`` is AutoSplit or Sticky.
 
     With ``allow_out_of_order_delivery`` a new owner of a hash does not wait until the former owner has acknowledged its
-    messages. ``sticky_ranges`` are inclusive, from 0 to 65535, and must not overlap. The broker checks them when the
-    consumer subscribes: a range must not end before it begins, nor belong to another consumer.
+    messages. ``sticky_ranges`` are inclusive, from 0 to 65535, and must not overlap. The broker refuses ranges that end
+    before they begin, or belong to another consumer.
     """
 
     def __init__(
@@ -165,7 +164,7 @@ class ConsumerKeySharedPolicy(KeySharedPolicy):
 
 
 def _sticky_ranges(given_ranges: object) -> list[tuple[int, int]]:
-    """Check ranges as the package does; the broker checks for reversed and repeated ones."""
+    """Check ranges as the package does."""
     if not isinstance(given_ranges, (list, tuple, set, frozenset)):
         raise TypeError(f"argument sticky_ranges: list of pairs of int expected, not {given(given_ranges)}")
     ranges = [_pair(each) for each in given_ranges]
@@ -218,9 +217,7 @@ class BatchReceivePolicy:
 
 
 class ConsumerBatchReceivePolicy(BatchReceivePolicy):
-    """When ``batch_receive`` returns: at ``max_num_message`` messages, at ``max_num_bytes`` bytes, or after
-    ``timeout_ms``, whichever comes first. 0 or less means no such limit.
-    """
+    """The policy to pass to ``subscribe``; its arguments are those of :class:`BatchReceivePolicy`."""
 
     def policy(self) -> BatchReceivePolicy:
         return self

@@ -12,7 +12,8 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.client.arguments import check_type, public_call
-from pulsar_spark.client.model.message import Block, Message
+from pulsar_spark.client.model.block import Block
+from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.readers.log_chunks import LogChunks, Spans, chunk_runs_before
 from pulsar_spark.client.readers.start import Start
 from pulsar_spark.client.readers.topic_log import TopicLog, last_message_id

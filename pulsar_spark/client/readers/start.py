@@ -2,7 +2,8 @@
 
 from datetime import datetime
 
-from pulsar_spark.client.model.message import Block, Message
+from pulsar_spark.client.model.block import Block
+from pulsar_spark.client.model.message import Message
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.ledgers.publish_times import first_of_run_published_at

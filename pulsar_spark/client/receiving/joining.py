@@ -5,7 +5,8 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from pulsar_spark.client.model.message import Block, Message, unreadable
+from pulsar_spark.client.model.block import Block
+from pulsar_spark.client.model.message import Message, unreadable
 from pulsar_spark.client.receiving.delivery import Delivery
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.protocol.topics.message_id import MessageId

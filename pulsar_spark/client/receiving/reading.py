@@ -10,7 +10,8 @@ from itertools import chain, count, groupby, repeat
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.client.model.message import Block, Message
+from pulsar_spark.client.model.block import Block
+from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.delivery import Delivery
 from pulsar_spark.client.receiving.joining import Joining, joining_of
 from pulsar_spark.errors import MessagesLost

@@ -1,7 +1,6 @@
-"""Payloads as producers store them, and as consumers and readers show them (layer ``payloads``).
+"""Payloads as producers store them, and as consumers and readers show them.
 
-Rules: ProducerBuilder.cryptoFailureAction, ConsumerBuilder.cryptoFailureAction. Ours: FAIL raises an error that names
-the message, and so does a payload that cannot be decompressed.
+Rules: ProducerBuilder.cryptoFailureAction, ConsumerBuilder.cryptoFailureAction.
 """
 
 from collections.abc import Callable
@@ -11,12 +10,11 @@ from pulsar_spark.client.arguments import check_type
 from pulsar_spark.client.model.enums import CompressionType, ConsumerCryptoFailureAction, ProducerCryptoFailureAction
 from pulsar_spark.errors import CryptoError
 from pulsar_spark.payloads.compression import compression_name
-from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PayloadDecoder, PayloadEncoder, Stored, encryption_keys
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PayloadDecoder, PayloadEncoder, encryption_keys
 from pulsar_spark.payloads.encryption import EncryptionKey, Encryptor
 from pulsar_spark.payloads.keys import CryptoKeyReader, public_key_names
 
 AS_IT_IS = PayloadEncoder()
-"""Stores payloads as they are."""
 
 
 def payload_encoder(
@@ -25,8 +23,9 @@ def payload_encoder(
     crypto_key_reader: CryptoKeyReader | None,
     crypto_failure_action: ProducerCryptoFailureAction,
 ) -> PayloadEncoder:
-    """The encoder from checked arguments of ``create_producer``: ValueError, :class:`InvalidConfiguration` as
-    ``public_key_names`` says, :class:`CryptoError` for a missing key."""
+    """The encoder for arguments of ``create_producer``: ValueError, :class:`InvalidConfiguration` as
+    ``public_key_names`` says, :class:`CryptoError` for a missing key.
+    """
     check_type(CompressionType, compression_type, "compression_type")
     check_type(CryptoKeyReader | None, crypto_key_reader, "crypto_key_reader")
     check_type(ProducerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
@@ -41,15 +40,8 @@ def payload_encoder(
     )
 
 
-def stored(payload: bytes | None, encoder: PayloadEncoder) -> Stored:
-    """The stored form of a payload; null stays null."""
-    return Stored(None, None) if payload is None else encoder.encode(payload)
-
-
 class EncryptionContext:
-    """How a received message was encrypted. For a message that could not be decrypted it has everything needed to
-    decrypt it.
-    """
+    """How a received message was encrypted, with everything needed to decrypt it."""
 
     def __init__(self, field: Callable[[str], Any], *, is_decryption_failed: bool):
         self._fields: dict[str, Any] = {name: field(name) for name in (*ENCODING_COLUMNS, "batch_size", "batch_index")}
@@ -113,8 +105,9 @@ class PayloadOpener:
         self._decoder, self._action = PayloadDecoder(crypto_key_reader), crypto_failure_action
 
     def opened(self, payload: bytes, field: Callable[[str], object]) -> Opened:
-        """The plain payload of a message; ``field(name)`` gives the columns of its (last) row.
-        :class:`DecompressionError` or :class:`CryptoError`."""
+        """The plain payload of a message; :class:`DecompressionError` or :class:`CryptoError`. ``field(name)`` gives
+        the columns of its (last) row.
+        """
         try:
             return Opened(self._decoder.decode(payload, field), _context(field, is_decryption_failed=False))
         except CryptoError:
@@ -123,7 +116,7 @@ class PayloadOpener:
             return Opened(payload, _context(field, is_decryption_failed=True))
 
     def discards(self, error: Exception) -> bool:
-        """Is a message with this error acknowledged unseen?"""
+        """Whether a message with this error is acknowledged undelivered."""
         return isinstance(error, CryptoError) and self._action is ConsumerCryptoFailureAction.DISCARD
 
 

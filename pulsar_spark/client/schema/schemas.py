@@ -1,4 +1,4 @@
-"""Schemas of topics for producers, consumers and readers: added, compared, looked up.
+"""Schemas of topics for producers, consumers and readers.
 
 A topic without schema and messages keeps a consumer's schema (Pulsar's ``addSchemaIfIdleOrCheckCompatible``). Ours: one
 with messages accepts any consumer, because letters and rows of SQL have no schema.
@@ -30,7 +30,7 @@ _WHAT_TO_DO = (
     "change it so that it fits, or allow it with the policy schema_compatibility_strategy of the topic or its namespace"
 )
 _KNOWN_SECONDS = 1.0
-"""How long a topic's id is cached by name, to save a look at the disk per letter."""
+"""How long a topic's id is cached by name."""
 
 
 class TopicSchemas:
@@ -40,13 +40,14 @@ class TopicSchemas:
         self._layout = layout
         self._table = SchemaTable(layout)
         self._written: dict[tuple[str, int], SchemaInfo] = {}
-        """By topic id and version: a topic that is deleted and made again under its name has another id."""
+        """By topic id and version."""
         self._ids: dict[str, tuple[str, float]] = {}
-        """By name, and until when the id is taken from here."""
+        """Topic ids by name, and until when they are valid."""
 
     def version_for_producer(self, topic: Topic, schema: Schema) -> int | None:
         """The topic's version of a producer's *schema*, added if needed; None for one that is not kept.
-        :class:`IncompatibleSchema` if it does not fit."""
+        :class:`IncompatibleSchema` if it does not fit.
+        """
         info = schema.schema_info()
         if not info.is_kept:
             self._check_without(topic)
@@ -54,8 +55,7 @@ class TopicSchemas:
         return self._keep(topic, info)
 
     def upload(self, topic: Topic, info: SchemaInfo, properties: Mapping[str, str]) -> int:
-        """The version of an administrator's schema, added in any case. :class:`IncompatibleSchema` if it does not
-        fit."""
+        """The version of an administrator's schema, added in any case; :class:`IncompatibleSchema` if it cannot be."""
         return self._keep(topic, info, properties, is_upload=True)
 
     def check_consumer(self, topic: Topic, schema: Schema) -> None:
@@ -75,7 +75,7 @@ class TopicSchemas:
             self._keep(topic, info)
 
     def written_with(self, message) -> SchemaInfo | None:
-        """The schema a message was written with, or None. A letter, without sequence id, has its origin's."""
+        """The schema that a message was written with, or None. A letter has that of its original message."""
         version = message.int_schema_version()
         if version < 0:
             return None

@@ -1,6 +1,6 @@
 """Which producers may share a topic, by ``access_mode`` (AbstractTopic.addProducer of Apache Pulsar).
 
-See storage.topics.producers for the list of producers, storage.topics.exclusive for the claim on a topic.
+``storage.topics.producers`` lists the producers, ``storage.topics.exclusive`` has the claim on a topic.
 """
 
 from pulsar_spark.client.model.enums import ProducerAccessMode
@@ -28,14 +28,14 @@ class Access:
 
     @property
     def is_alone(self) -> bool:
-        """Does the access mode exclude other producers?"""
+        """Whether the access mode excludes other producers."""
         return self._mode is not ProducerAccessMode.Shared
 
     def enter(self) -> bool:
         """Join the topic; False while the producer must wait, in the order of the topic's log.
 
-        A Shared producer gets :class:`ProducerBusy` if another has its name or exclusive access, or waits for that; an
-        Exclusive one :class:`ProducerFenced` if there are others.
+        A Shared producer gets :class:`ProducerBusy` if another has its name, has exclusive access or waits for it; an
+        Exclusive one gets :class:`ProducerFenced` if there are others.
         """
         with self._producers.alone():
             if self._mode is ProducerAccessMode.Shared:
@@ -47,13 +47,13 @@ class Access:
             return True
 
     def grow(self, partitions: list[int]) -> None:
-        """Add partitions, and hold the producer's name on each."""
+        """Add partitions, and lock the producer's name on each."""
         with self._producers.alone():
             self._producers.grow(partitions)
 
     @property
     def needs_renewal(self) -> bool:
-        """Must the producer call :meth:`renew` now and then?"""
+        """Whether the producer must call :meth:`renew` now and then."""
         return self._producers.needs_renewal
 
     def renew(self) -> None:

@@ -1,7 +1,7 @@
 """Leaves duplicates out of one producer's commits, if the topic is deduplicated (protocol.policies.deduplication).
 
-The log gives the highest sequence ids before each commit. If another process with the producer's name commits in
-between, the rest is judged again.
+The topic's log gives the highest sequence ids. They are checked again if another process commits under the producer's
+name.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,9 @@ from pulsar_spark.storage.topics.topics import Topic
 
 
 class Judged(NamedTuple):
-    """The entries to store, judged by table version *known*, with these transactions. ``are_new`` flags each message,
-    None if all are; ``begun`` are incomplete chunked messages by partition."""
+    """The entries to store, with *transactions*, judged by table version *known*. ``are_new`` flags each message, None
+    if all are; ``begun`` are incomplete chunked messages by partition.
+    """
 
     known: int
     entries: list[Entry]
@@ -36,7 +37,7 @@ class Judged(NamedTuple):
 
 
 class _Active(NamedTuple):
-    """Deduplication since a round, and the producer's sequence ids in the topic's log."""
+    """The round since which deduplication is on, and the producer's sequence ids in the topic's log."""
 
     since: int
     ids: SequenceIds
@@ -57,7 +58,7 @@ class Deduplication:
         self._begun: dict[int, set[int]] = {}
 
     def highest(self, partitions: list[int]) -> int | None:
-        """The highest stored sequence id of the producer's name on any of *partitions*; None without one, or without
+        """The highest stored sequence id of the producer's name on *partitions*; None without one, or without
         deduplication.
         """
         self._quota.look()
@@ -113,8 +114,9 @@ class Deduplication:
         self._begun |= judged.begun
 
     def must_share(self, taken: list[Entry], entry: Entry) -> bool:
-        """Whether *entry* must share the commit of those *taken*, because interleaved key-based batches would make each
-        other duplicates."""
+        """Whether *entry* must share the commit of those *taken*: else interleaved key-based batches would count as
+        duplicates.
+        """
         if not self._is_interleaved or self._quota.deduplication_since() is None:
             return False
         lowest = min(message.sequence_id for message in entry.messages)
@@ -142,7 +144,7 @@ class Deduplication:
 def ids_of(
     entries: list[Entry], are_new: list[bool] | None, stored: Iterator[MessageId]
 ) -> Iterator[tuple[Outgoing, MessageId]]:
-    """Each message with its id: the next of *stored*, or one that names no entry."""
+    """Each message with its id: the next of *stored*, or for a duplicate one that names no entry."""
     flags = repeat(True) if are_new is None else iter(are_new)
     for entry in entries:
         for message in entry.messages:

@@ -2,12 +2,47 @@
 
 import random
 import time
+from typing import Any
 
 from pulsar_spark.client.model.enums import PartitionsRoutingMode
-from pulsar_spark.client.model.message import RoutedMessage
 from pulsar_spark.client.sending.producer_settings import ProducerSettings
 from pulsar_spark.client.sending.publish_rows import Outgoing
 from pulsar_spark.protocol.topics.routing import RoundRobinRouter, SinglePartitionRouter, partition_for_key
+from pulsar_spark.schema import Schema
+
+
+class RoutedMessage:
+    """The view of an unsent message for a message router."""
+
+    __slots__ = ("_message", "_schema")
+
+    def __init__(self, message: Outgoing, schema: Schema):
+        self._message = message
+        self._schema = schema
+
+    def data(self) -> bytes:
+        return bytes(self._message.payload or b"")
+
+    def value(self) -> Any:
+        return self._schema.decode_message(self)
+
+    def has_null_value(self) -> bool:
+        return self._message.payload is None
+
+    def properties(self) -> dict[str, str]:
+        return dict(self._message.properties or ())
+
+    def partition_key(self) -> str:
+        return self._message.partition_key or ""
+
+    def ordering_key(self) -> str:
+        return self._message.ordering_key or ""
+
+    def event_timestamp(self) -> int:
+        return self._message.event_ms or 0
+
+    def length(self) -> int:
+        return len(self.data())
 
 
 class MessageRouting:

@@ -7,8 +7,9 @@ from pulsar_spark.protocol.topics.batching import BatchContainer
 
 
 class OpenBatches:
-    """One producer's open batches, of at most *most_bytes*; without batching each message is an entry at once. Requires
-    a lock."""
+    """One producer's open batches, of at most *most_bytes*. Without batching each message is an entry at once. Requires
+    a lock.
+    """
 
     def __init__(self, settings: ProducerSettings, partitions: list[int], most_bytes: int):
         self._delay = settings.batching_max_publish_delay_ms / 1000
@@ -16,7 +17,7 @@ class OpenBatches:
         self._batches: dict[int, BatchContainer[Outgoing]] = {}
         self.grow(partitions)
         self.is_waiting = False
-        """Whether the last message opened a batch that is to be closed when its time is over."""
+        """Whether the last message opened a batch that :meth:`due` will close."""
 
     def grow(self, partitions: list[int]) -> None:
         """Add partitions."""
@@ -35,7 +36,7 @@ class OpenBatches:
         if batches is None:
             return [Entry(partition, [message])]
         if message.deliver_at_ms is not None:
-            return [*_entries(partition, batches), Entry(partition, [message])]
+            return [*_as_entries(partition, batches.close()), Entry(partition, [message])]
         was_open, payload = batches.opened_at is not None, message.payload
         key = message.ordering_key or message.partition_key
         closed = batches.add(message, 0 if payload is None else len(payload), key, now)
@@ -47,7 +48,7 @@ class OpenBatches:
 
     def close(self) -> list[Entry]:
         """Close all batches; return their entries."""
-        return [entry for partition, batches in self._batches.items() for entry in _entries(partition, batches)]
+        return [entry for at, batches in self._batches.items() for entry in _as_entries(at, batches.close())]
 
     def due(self, now: float) -> tuple[list[Entry], float | None]:
         """The entries whose delay has passed, and when the next one's passes."""
@@ -57,16 +58,12 @@ class OpenBatches:
             if batches.opened_at is None:
                 continue
             if batches.opened_at + self._delay <= now:
-                due += _entries(partition, batches)
+                due += _as_entries(partition, batches.close())
             else:
                 wake_at = min(wake_at or float("inf"), batches.opened_at + self._delay)
         return due, wake_at
 
 
-def _entries(partition: int, batches: BatchContainer[Outgoing]) -> list[Entry]:
-    return _as_entries(partition, batches.close())
-
-
 def _as_entries(partition: int, batches: list[list[Outgoing]]) -> list[Entry]:
-    """Entries made with ``tuple.__new__``, which is faster than the class's."""
+    """Entries made with ``tuple.__new__``, for speed."""
     return [tuple.__new__(Entry, (partition, messages, None)) for messages in batches]

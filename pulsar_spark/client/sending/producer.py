@@ -14,7 +14,7 @@ from pulsar_spark.client.sending.message_routing import MessageRouting
 from pulsar_spark.client.sending.open_batches import OpenBatches
 from pulsar_spark.client.sending.producer_settings import ProducerSettings
 from pulsar_spark.client.sending.publish_rows import Outgoing
-from pulsar_spark.client.sending.publisher import Publisher, PublishRules
+from pulsar_spark.client.sending.publisher import Publisher
 from pulsar_spark.client.sending.sending import Sending
 from pulsar_spark.client.subscribing.following import PARTITIONS_SECONDS
 from pulsar_spark.described import Described
@@ -41,15 +41,11 @@ class Producer(Described, Sending):
         schema_version: int | None,
     ):
         self._client, self._process = client, client._process
-        self._topic_name = topic_name
-        self._settings = settings
-        self._name = settings.producer_name
+        self._topic_name, self._settings, self._name = topic_name, settings, settings.producer_name
         self._lock = threading.RLock()  # taken per message: a condition's own __enter__ is slower
         self._condition = threading.Condition(self._lock)
-        self._is_closed = False
-        self._limit = settings.pending_limit(len(partitions))
-        self._pending = 0
-        self._sent = self._answered = 0
+        self._is_closed, self._limit = False, settings.pending_limit(len(partitions))
+        self._pending = self._sent = self._answered = 0
         self._flush_callbacks: list[Callable[[], None]] = []
         self._timeout = settings.send_timeout_millis / 1000 if settings.send_timeout_millis > 0 else float("inf")
         self._routing = MessageRouting(settings, partitions, topic_name)
@@ -66,11 +62,14 @@ class Producer(Described, Sending):
         self._publisher = Publisher(
             topic,
             self._name,
-            PublishRules(access.claim.check, deduplication, schema_version, client._logger),
+            deduplication,
+            schema_version,
             self._condition,
-            self._batches.due,
-            self._settle,
-            self._answer,
+            check=access.claim.check,
+            due=self._batches.due,
+            settled=self._settle,
+            answered=self._answer,
+            logger=client._logger,
         )
         if access.is_alone:
             client._claims.add(access.claim.renew, RENEW_SECONDS)
@@ -104,8 +103,8 @@ class Producer(Described, Sending):
     def last_sequence_id(self) -> int:
         """The highest sequence id that the producer has published.
 
-        Before the first message it is the initial id or, if the topic's messages are deduplicated, the highest stored
-        id of this producer name; otherwise -1.
+        Before the first message: the initial id, or with deduplication the highest stored id of this producer name,
+        else -1.
         """
         return self._last_sequence_id
 
@@ -116,12 +115,14 @@ class Producer(Described, Sending):
         return self._routing.partition_for_key(partition_key)
 
     def is_connected(self) -> bool:
-        """Whether the producer can send. It needs no broker for that."""
+        """Whether the producer is open. It needs no broker."""
         return not self._is_closed
 
     @public_call
     def flush(self) -> None:
-        """Publish all pending messages, including open batches, and wait until they are published."""
+        """Publish all pending messages, including open batches, and wait until they are stored. :class:`Timeout` after
+        the send timeout.
+        """
         with self._condition:
             wanted = self._begin_flush()
             since, deadline = interrupts.count(), time.monotonic() + self._timeout
@@ -141,7 +142,7 @@ class Producer(Described, Sending):
 
     def _when_answered(self, wanted: int, done: Callable[[], None]) -> bool:
         """Call *done* in the publisher's thread when more messages are answered; False, without a call, if *wanted*
-        are answered already.
+        already are.
         """
         with self._condition:
             if self._answered >= wanted or self._is_closed:
@@ -153,11 +154,8 @@ class Producer(Described, Sending):
     def close(self) -> None:
         """Publish pending messages, then close. A second call raises :class:`AlreadyClosed`."""
         with self._condition:
-            if self._is_closed:
-                raise AlreadyClosed(f"producer {self._name!r} is closed")
-            self._close_batches()
+            self._begin_flush()
             self._is_closed = True
-            self._condition.notify_all()
         self._publisher.stop(min(self._timeout, threading.TIMEOUT_MAX))
         self._leave_topic()
         self._client._forget(self)
@@ -179,7 +177,6 @@ class Producer(Described, Sending):
             self._access.grow(partitions)  # a disk may refuse this
 
     def _leave_topic(self) -> None:
-        """Leave the topic to producers that wait for it."""
         self._client._following.remove(self._grow)
         self._client._claims.remove(self._access.claim.renew)
         self._client._claims.remove(self._access.renew)

@@ -43,7 +43,7 @@ class ProducerSettings(NamedTuple):
 
 
 def producer_settings(given: dict[str, Any]) -> ProducerSettings:
-    """The settings in the arguments of ``create_producer``, by name; ValueError for a wrong type, number or text,
+    """The settings from the arguments of ``create_producer``, by name; ValueError for a wrong type, number or text,
     :class:`CryptoError` for a missing public key.
     """
     check_types(

@@ -1,4 +1,4 @@
-"""Rows of one publish commit: entries of any number of partitions as one Arrow table.
+"""Rows of one publish commit, as one Arrow table.
 
 Entry ids count from 0 within each partition. If any message has a key, rows have the sticky-key hash.
 """
@@ -18,8 +18,9 @@ from pulsar_spark.table_specs import DELIVERED, MESSAGE_KEYS, MESSAGES
 
 
 class Outgoing(NamedTuple):
-    """A message on its way, or a chunk of one, as a tuple for speed. ``done`` gets the outcome; times are ms since
-    1970; ``columns`` has further columns."""
+    """A message to send, or a chunk of one, as a tuple for speed. ``done`` gets the outcome; times are ms since 1970;
+    ``columns`` has further columns.
+    """
 
     payload: bytes | memoryview | None
     partition_key: str | None
@@ -55,7 +56,7 @@ class Entry(NamedTuple):
 
 
 class CommitPlaces(NamedTuple):
-    """Where a commit puts its messages, in order; batch indexes are -1 outside a batch."""
+    """The places of a commit's messages, in order; batch indexes are -1 outside a batch."""
 
     entry_ids: list[int]
     batch_indexes: list[int]
@@ -131,7 +132,7 @@ def _sticky_key_hashes(entries: list[Entry]) -> list[int]:
 
 
 def unwritable_text(message: Outgoing) -> tuple[str, str] | None:
-    """The name and value of a message's first text that is not valid UTF-8, such as half of a surrogate pair."""
+    """The name and value of a message's first text that is not valid UTF-8; None without one."""
     texts = [("partition key", message.partition_key), ("ordering key", message.ordering_key)]
     texts += [(f"property {name!r}", part) for name, value in message.properties or () for part in (name, value)]
     for name, text in texts:

@@ -1,7 +1,7 @@
 """Group commit: one thread per producer commits what arrived during its last commit.
 
 While an outcome is unclear, the same rows are written under the same publish id until the send timeout (see
-storage.delta.sure_append). A crash loses only messages whose callback was never called. If a callback raises, a new
+storage.delta.sure_append). A crash loses only messages whose callback was not called. If a callback raises, a new
 thread continues.
 """
 
@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -42,47 +41,38 @@ Answer = tuple[Done | None, PulsarSparkError | None, MessageId | None]
 """A message's receiver, with its error or id."""
 
 
-class PublishRules(NamedTuple):
-    """Rules of a producer: ``check()`` raises if it may publish no more; deduplication; schema version or None;
-    logger."""
-
-    check: Callable[[], None]
-    deduplication: Deduplication
-    schema_version: int | None
-    logger: logging.Logger
-
-
 class Publisher(Worker):
     """Publishes entries of one topic.
 
-    ``due(now)`` gives the batches to close and the time of the next; ``settled(messages, is_published)`` is called
-    before, ``answered(count)`` after the callbacks.
+    ``check()`` raises if the producer may publish no more. ``due(now)`` gives the batches to close and the time of the
+    next. ``settled(messages, is_published)`` is called before the callbacks, ``answered(count)`` after them.
     """
 
     def __init__(
         self,
         topic: Topic,
         producer_name: str,
-        rules: PublishRules,
+        deduplication: Deduplication,
+        schema_version: int | None,
         condition: threading.Condition,
+        *,
+        check: Callable[[], None],
         due: Callable[[float], tuple[list[Entry], float | None]],
         settled: Callable[[list[Outgoing], bool], None],
         answered: Callable[[int], None],
+        logger: logging.Logger,
     ):
         super().__init__(f"publisher-{producer_name}", condition)
-        self._topic = topic
-        self._producer_name = producer_name
-        self._due = due
-        self._settled = settled
-        self._answered = answered
-        self._deduplication, self._schema_version = rules.deduplication, rules.schema_version
+        self._topic, self._producer_name = topic, producer_name
+        self._due, self._settled, self._answered = due, settled, answered
+        self._deduplication, self._schema_version = deduplication, schema_version
         self._queue: deque[Entry] = deque()
         self._callbacks: deque[Iterator[Answer]] = deque()
-        self._table = SureAppend(topic.path, "publish_id", rules.check)
+        self._table = SureAppend(topic.path, "publish_id", check)
         self.grow(topic)
         self._under_way: list[Entry] = []
-        self._logger, self._is_logged = rules.logger, False
-        """Whether it has logged that the root is away."""
+        self._logger, self._is_logged = logger, False
+        """Whether the absence of the root was logged."""
         self._start()
 
     def grow(self, topic: Topic) -> None:
@@ -94,7 +84,7 @@ class Publisher(Worker):
         self._queue.extend(entries)
 
     def abandon(self) -> None:
-        """Fail what is not being written, and end."""
+        """Fail the entries that are not being written, and end."""
         with self._condition:
             self._is_stopping = True
             left = list(self._queue)
@@ -153,7 +143,7 @@ class Publisher(Worker):
         return taken
 
     def _publish(self, entries: list[Entry]) -> None:
-        """Commit entries within their deadline; drop the remaining chunks of failed messages."""
+        """Commit entries within their deadline."""
         entries = self._without_failed(entries)
         if not entries:
             return
@@ -238,8 +228,7 @@ class Publisher(Worker):
         return left
 
     def _commit(self, rows: pa.Table, deadline: float, judged: Judged | None) -> int | None:
-        """The version that has *rows*, written under the same id while the outcome is unclear; None if other commits of
-        the producer's name require a new judgement."""
+        """The version that has *rows*; None if other commits under the producer's name require judging again."""
         wait, version = partial(self._wait, deadline=deadline), None
         try:
             if judged is None:
@@ -254,7 +243,7 @@ class Publisher(Worker):
         return version
 
     def _wait(self, unclear: Exception, deadline: float) -> None:
-        """Wait before another try; :class:`Timeout` after the deadline."""
+        """Wait before another try; :class:`Timeout` if that would pass the deadline."""
         if time.monotonic() + _RETRY_SECONDS > deadline:
             raise Timeout(
                 f"topic {str(self._topic.name)!r} could not be written before the send timeout: {unclear}"

@@ -73,9 +73,7 @@ def _encoded(schema: Schema, content: object) -> bytes:
 
 
 def deliver_at_ms(deliver_at: Any, deliver_after: Any, now_ms: int) -> int | None:
-    """The deliver time in ms since 1970, possibly past (5.1, 5.2); :class:`InvalidMessage` beyond what tables can hold
-    (292,000 years).
-    """
+    """The deliver time in ms since 1970, also a past one (5.1, 5.2); :class:`InvalidMessage` if it exceeds 64 bits."""
     if deliver_at is not None:
         check_type(int, deliver_at, "deliver_at")
     if deliver_after is not None:

@@ -10,7 +10,7 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.topics.message_id import MessageId
 
 _OK = Result.Ok
-"""Cached, because looking up a member of an enumeration is slow."""
+"""Cached, for speed."""
 
 
 class Answered:
@@ -23,11 +23,11 @@ class Answered:
 
 
 Done = Answered | Callable[..., Any]
-"""A receiver of our own, or an application's callback, which gets a ``Result`` and the message id."""
+"""A receiver of this package, or an application's callback, which gets a ``Result`` and the message id."""
 
 
 def answer(done: Done | None, error: PulsarSparkError | None, message_id: MessageId | None) -> None:
-    """Pass the outcome to *done*; an application's callback gets the ``pulsar`` package's arguments."""
+    """Pass the outcome to *done*, to a callback with the ``pulsar`` package's arguments."""
     if isinstance(done, Answered):
         done(error, message_id)
     elif done is not None:
@@ -60,8 +60,7 @@ class Outcome(Answered):
 
 
 class ChunkedSend(Answered):
-    """The shared outcome of a message's *chunks*: calls *done* once, at the first error or after the last chunk
-    (1.7)."""
+    """The outcome of a message's *chunks*: calls *done* once, at the first error or after the last chunk (1.7)."""
 
     __slots__ = ("_done", "_left", "_first", "_lock", "error")
 
@@ -86,6 +85,6 @@ class ChunkedSend(Answered):
         answer(self._done, error, whole_id)
 
     def give_up(self) -> None:
-        """Ctrl-C interrupted queueing the chunks: send no more, and call nobody."""
+        """Send no more chunks, and call nobody: Ctrl-C interrupted the queueing."""
         with self._lock:
             self.error = self.error or AlreadyClosed("Ctrl-C stopped the send before the whole message was queued")

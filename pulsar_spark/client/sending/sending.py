@@ -8,7 +8,7 @@ from typing import Any
 
 from pulsar_spark.client.arguments import given, interrupted, public_call
 from pulsar_spark.client.model.enums import Result
-from pulsar_spark.client.schema.payloads import AS_IT_IS, stored
+from pulsar_spark.client.schema.payloads import AS_IT_IS
 from pulsar_spark.client.sending.message_routing import MessageRouting
 from pulsar_spark.client.sending.open_batches import OpenBatches
 from pulsar_spark.client.sending.producer_settings import ProducerSettings
@@ -70,32 +70,20 @@ class Sending:
     ) -> MessageId:
         """Publish a message, wait until it is stored, and return its id. An open batch is published with it.
 
-        If deduplication drops the message as a duplicate, the id names no entry (see protocol.policies.deduplication).
-
         - ``content``: the value that the schema encodes; None for a null value.
-        - ``properties``: a dict of texts; ValueError if a value is None.
+        - ``properties``: a dict of texts.
         - ``partition_key``: determines the partition and, without an ``ordering_key``, the consumer of a Key_Shared
           subscription.
-        - ``sequence_id``: the application's number of the message; by default the next one.
+        - ``sequence_id``: the application's number of the message; by default the next one. The id of a duplicate that
+          deduplication drops names no entry.
         - ``event_timestamp``: the event time in ms since 1970.
         - ``deliver_at`` (ms since 1970) or ``deliver_after`` (a timedelta): Shared and Key_Shared subscriptions deliver
           the message no earlier. :class:`NotAllowedError` if the topic's policy does not allow such a long delay.
-        - ``replication_clusters``, ``disable_replication``: without effect on a folder.
+        - ``replication_clusters``, ``disable_replication``: without effect.
         """
         outcome = Outcome()
-        self._send(
-            outcome,
-            content,
-            properties,
-            partition_key,
-            ordering_key,
-            sequence_id,
-            replication_clusters,
-            disable_replication,
-            event_timestamp,
-            deliver_at,
-            deliver_after,
-        )
+        keys, replication = (partition_key, ordering_key, sequence_id), (replication_clusters, disable_replication)
+        self._send(outcome, content, properties, *keys, *replication, event_timestamp, deliver_at, deliver_after)
         return outcome.result(self._timeout)
 
     def send_async(
@@ -114,28 +102,16 @@ class Sending:
     ) -> None:
         """Publish a message without waiting; ``callback(Result, MessageId)`` reports the outcome.
 
-        The producer's thread calls it, in the order of sending. With key-based batching the order is that of the
-        batches, and of sending within each key. A message that is too big, a full queue and a closed producer are also
-        reported to the callback, at once. Wrong arguments are raised.
+        The producer's thread calls it in the order of sending; with key-based batching this order holds within each
+        key. Refusals, such as a full queue, are reported at once. Wrong arguments are raised.
 
         ``content``, ``properties``, ``partition_key``, ``ordering_key``, ``sequence_id``, ``replication_clusters``,
         ``disable_replication``, ``event_timestamp``, ``deliver_at`` and ``deliver_after`` are those of :meth:`send`.
         """
         if callback is not None and not callable(callback):
             raise ValueError(f"argument callback: a function expected, not {given(callback)}")
-        self._send(
-            callback,
-            content,
-            properties,
-            partition_key,
-            ordering_key,
-            sequence_id,
-            replication_clusters,
-            disable_replication,
-            event_timestamp,
-            deliver_at,
-            deliver_after,
-        )
+        keys, replication = (partition_key, ordering_key, sequence_id), (replication_clusters, disable_replication)
+        self._send(callback, content, properties, *keys, *replication, event_timestamp, deliver_at, deliver_after)
 
     def _send(self, done: Done | None, *message: Any) -> None:
         """Send a *message*, given by the arguments of :meth:`send` in order; *done* gets its outcome."""
@@ -152,7 +128,7 @@ class Sending:
             answer(done, error, None)
 
     def _enqueue(self, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
-        """Queue the message, whole or in chunks; return the error if it is refused. Rare cases are apart, for speed."""
+        """Queue a message, whole or in chunks; return the error if it is refused."""
         quota, now = self._quota, time.monotonic()
         if now >= quota.known_until:
             refused = quota.refusal(self._timeout, lambda: self._is_closed)
@@ -170,15 +146,10 @@ class Sending:
                 error, now = self._await_places(1), time.monotonic()
                 if error is not None:
                     return error
-            if message.sequence_id < 0:
-                message = message.numbered(next(self._sequence_ids))
-            self._pending += 1
-            self._sent += 1
             self._put(partition, message, is_flush, now)
         return None
 
     def _refused_delay(self, message: Outgoing) -> NotAllowedError | None:
-        """The error if its delay is too long."""
         waits_ms, most_ms = (message.deliver_at_ms or 0) - message.publish_ms, self._quota.max_delay_ms
         if not most_ms or waits_ms <= most_ms:
             return None
@@ -191,9 +162,8 @@ class Sending:
     def _enqueue_pieces(self, partition: int, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
         """:meth:`_enqueue` a message that is encoded, or may be too large for one piece."""
         try:
-            if self._settings.encoder is not AS_IT_IS:
-                whole = None if message.payload is None else bytes(message.payload)
-                payload, columns = stored(whole, self._settings.encoder)
+            if self._settings.encoder is not AS_IT_IS and message.payload is not None:
+                payload, columns = self._settings.encoder.encode(bytes(message.payload))
                 message = message._replace(payload=payload, columns=columns)
             pieces = pieces_of(message, self._name, self._settings, self._quota.max_message_size)
         except (MessageTooBig, InvalidMessage, CryptoError) as refused:
@@ -203,13 +173,11 @@ class Sending:
                 error = self._await_places(len(pieces))
                 if error is not None:
                     return error
-            if message.sequence_id < 0:
-                message = message.numbered(next(self._sequence_ids))
             if len(pieces) == 1:
-                self._pending += 1
-                self._sent += 1
                 self._put(partition, message, is_flush, time.monotonic())
                 return None
+            if message.sequence_id < 0:
+                message = message.numbered(next(self._sequence_ids))
             outcome = ChunkedSend(message.done, len(pieces))
             chunks = chunks_of(message, f"{self._name}-{message.sequence_id}", pieces)
             error = self._put_chunks(partition, chunks, outcome)
@@ -218,8 +186,9 @@ class Sending:
         return None
 
     def _await_places(self, count: int) -> PulsarSparkError | None:
-        """Wait for room in the queue, or refuse a message that needs more. Requires the condition. When blocking, one
-        free place suffices."""
+        """Wait for room in the queue, or refuse a message that needs more. When blocking, one free place suffices.
+        Requires the condition.
+        """
         limit, since = self._limit, interrupts.count()
         if self._settings.block_if_queue_full:
             count = 1
@@ -252,6 +221,10 @@ class Sending:
         return None
 
     def _put(self, partition: int, message: Outgoing, is_flush: bool, now: float) -> None:
+        if message.sequence_id < 0:
+            message = message.numbered(next(self._sequence_ids))
+        self._pending += 1
+        self._sent += 1
         closed = self._batches.add(partition, message, is_flush, now)
         if closed:
             self._publisher.put(closed)

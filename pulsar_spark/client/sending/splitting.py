@@ -1,7 +1,6 @@
 """Splits a message's payload into chunks, if it is too large.
 
-Rule: ProducerImpl.sendAsync (semantics 0.9, 1.2-1.5). Chunks share the uuid ``<producerName>-<sequenceId>``. Slices are
-views.
+Rule: ProducerImpl.sendAsync (semantics 0.9, 1.2-1.5). Chunks share the uuid ``<producerName>-<sequenceId>``.
 """
 
 from pulsar_spark.client.sending.producer_settings import ProducerSettings
@@ -14,8 +13,9 @@ from pulsar_spark.protocol.topics.message_id import MAX_LONG
 def pieces_of(
     message: Outgoing, producer_name: str, settings: ProducerSettings, max_message_size: int
 ) -> list[bytes | memoryview | None]:
-    """The payload, whole or in slices for chunks. :class:`MessageTooBig` if it may not be split,
-    :class:`InvalidMessage` if the metadata alone fills a message (1.4)."""
+    """The payload, whole or in slices. :class:`MessageTooBig` if it may not be split, :class:`InvalidMessage` if the
+    metadata alone fills a message (1.4).
+    """
     payload = message.payload or b""
     size = len(payload)
     if not settings.chunking_enabled:
@@ -43,12 +43,12 @@ def _metadata_bytes(message: Outgoing, producer_name: str) -> int:
 
 
 def _bytes(text: str) -> bytes:
-    """UTF-8 bytes for counting; half of a surrogate pair is refused later, when written."""
+    """UTF-8 bytes, for counting; half of a surrogate pair is refused later."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def chunks_of(message: Outgoing, uuid: str, pieces: list[bytes | memoryview | None]) -> list[Outgoing]:
-    """The message's chunks; a single piece gives the message itself."""
+    """The message's chunks, one per piece; for a single piece the message itself."""
     if len(pieces) == 1:
         return [message]
     size = len(message.payload or b"")

@@ -5,7 +5,8 @@ Another run consumes the retry letter topic, under the same subscription."""
 
 from collections.abc import Callable, Iterable, Iterator
 
-from pulsar_spark.client.model.message import Block, Message
+from pulsar_spark.client.model.block import Block
+from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.model.policies import ConsumerDeadLetterPolicy
 from pulsar_spark.client.subscribing.letters import Letters, check_letter_topics, letter_topics
 from pulsar_spark.frames.deliveries.delivery import PutOff
