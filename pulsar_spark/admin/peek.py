@@ -23,7 +23,6 @@ from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.chunks.chunks import ChunkedMessages
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, read_latest
-from pulsar_spark.storage.cursor_ledger.exact_ranges import exact_ranges
 from pulsar_spark.storage.entries.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.entries.topic_files import trimmed_ledgers
 from pulsar_spark.storage.layout import Layout
@@ -59,7 +58,7 @@ class PartitionMessages:
         if key not in latest.cursors:
             known = {each.subscription for each in latest.cursors if each[:2] == key[:2]}
             raise no_subscription(self._name, subscription, known)
-        ranges = exact_ranges(latest, key)
+        ranges = latest.ranges(key)
         end = self._ledgers.end(self._topic.topic_id, self._partition)
         left = unacknowledged(latest.cursors[key]["mark_delete_position"], end, ranges)
         return self._messages_of(((max(low, first), high, bits) for low, high, bits in left if high >= first))

@@ -14,7 +14,7 @@ CURSOR_LEDGER = TableSpec(
             (
                 "kind",
                 pa.string(),
-                "round, topic, cursor, page, range, consumer, policy, letter, waiting_letter, letterless, reply, "
+                "round, topic, cursor, reset, range, consumer, policy, letter, waiting_letter, letterless, reply, "
                 " set_aside, waiting_request, housekeeping",
             ),
             (
@@ -26,21 +26,15 @@ CURSOR_LEDGER = TableSpec(
             ("partition", pa.int32(), "partition, -1 where the topic has none"),
             ("subscription", pa.string(), "name of the subscription"),
             (
-                "page",
-                pa.int64(),
-                "page, range: first position of the page; the rows of a page replace all older rows of it; null = "
-                "a range without a page, which replaces older rows for its own positions only",
-            ),
-            (
                 "first",
                 pa.int64(),
-                "page, range, letter, waiting_letter: first position; topic: the first one that was not trimmed; "
+                "range, letter, waiting_letter: first position; topic: the first one that was not trimmed; "
                 "set_aside, waiting_request: row of the request within its commit, null = the whole commit",
             ),
             (
                 "last",
                 pa.int64(),
-                "page, range, letter, waiting_letter: last position, inclusive; null for the last page; "
+                "range, letter, waiting_letter: last position, inclusive; "
                 "set_aside: the last of several versions of the requests table that no longer exist",
             ),
             (
@@ -100,8 +94,7 @@ CURSOR_LEDGER = TableSpec(
             (
                 "is_removed",
                 pa.bool_(),
-                "topic, cursor, page, consumer, policy, set_aside, waiting_letter, waiting_request: gone "
-                "since this round",
+                "topic, cursor, consumer, policy, set_aside, waiting_letter, waiting_request: gone since this round",
             ),
             ("consumer_name", pa.string(), "consumer: its name"),
             ("client_id", pa.string(), "consumer: the client it belongs to"),

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from pulsar_spark.storage.cursor_ledger.committed_rounds import rows_of
-from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, pages_of
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, ranges_by_cursor
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.publishes import published_files
@@ -23,7 +23,6 @@ _COLUMNS = [
     "topic_id",
     "partition",
     "subscription",
-    "page",
     "first",
     "last",
     "status",
@@ -64,7 +63,7 @@ def read_activity(layout: Layout, now: datetime) -> Activity:
         if not times or times[0] is None or times[0] <= since:
             break
         is_delivery = pc.and_(pc.equal(rows["status"], PENDING), pc.equal(rows["delivery_round"], rows["round"]))
-        for key, _, ranges in pages_of(rows.filter(pc.and_(pc.equal(rows["kind"], "range"), is_delivery))):
+        for key, ranges in ranges_by_cursor(rows.filter(pc.and_(pc.equal(rows["kind"], "range"), is_delivery))):
             for range_ in ranges:
                 activity.delivered[key, range_.consumer_id] += range_.unacked_messages
                 activity.redelivered[key, range_.consumer_id] += (

@@ -4,6 +4,7 @@ Only entries that will come back, or were delivered before a consumer last came 
 later are pending at the owner of their hash."""
 
 from bisect import bisect_right
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -11,9 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE
+from pulsar_spark.protocol.entries.entry_map import EntryMap
 from pulsar_spark.protocol.keys.hash_ranges import Owners
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.cursor_ledger.exact_ranges import read_held
+from pulsar_spark.storage.entries.key_hashes import hashes_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.store.store import AnyPath
@@ -50,9 +54,10 @@ def draining_hashes(
     def may_block(range_: Range) -> bool:
         return range_.status == PENDING and (range_.due_time is not None or (range_.delivery_round or 0) <= last)
 
-    found, (positions, hashes, places) = read_held(latest, key, LedgerIndex(layout), table, may_block)
+    found, positions, places = entries_where(latest.entries(key), may_block)
     if not len(positions):
         return []
+    hashes = hashes_of(LedgerIndex(layout), table, key.topic_id, key.partition, ranges_of(positions))
     owner = owners.of(hashes)
     is_due = np.array([one.due_time is not None for one in found])[places]
     waits = is_due | (owner != np.array([owners.number(one.consumer_id) for one in found])[places])
@@ -74,6 +79,16 @@ def draining_hashes(
     names = [*owners.consumers, None]
     rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
     return [DrainingHash(hash_code, names[number], *rest) for hash_code, number, *rest in rows]
+
+
+def entries_where(entries: EntryMap, is_wanted: Callable[[Range], bool]) -> tuple[list[Range], np.ndarray, np.ndarray]:
+    """The states that are wanted, the positions of their entries, ascending, and the state of each."""
+    found = {code: Range(0, 0, *state) for code, state in entries.codes.known() if code != UNREAD_CODE}
+    found = {code: state for code, state in found.items() if is_wanted(state)}
+    positions = entries.where(list(found), 0, entries.end - 1)
+    place_of = np.zeros(len(entries.codes), np.int64)
+    place_of[list(found)] = np.arange(len(found))
+    return list(found.values()), positions, place_of[entries.at(positions)]
 
 
 def _last_before(layout: Layout, latest: LatestRows, key: CursorKey, changed: datetime | None) -> int:

@@ -1,8 +1,16 @@
 """Entries of subscriptions as SQL over the rows of ``cursor_ledger``: ranges of entries in one state.
 
+<<<<<<< HEAD
 A row of kind ``range`` says the state of the entries from ``first`` to ``last``, or of those at ``positions``. A later
 row wins; a row of kind ``page`` voids the rows of its cursor before its round. A row with status acknowledged and a
 consumer concerns only what this consumer still had of the delivery of ``delivery_round``."""
+=======
+A row of kind ``range`` says the state of the entries from ``first`` to ``last``, or of those at ``positions``; a later
+row wins, and a row of kind ``reset`` ends those of its cursor before its round. A row with status acknowledged and a
+consumer concerns only what this consumer still had of the delivery of ``delivery_round``. Blocks of entries that rows
+say as a whole are not taken apart, so a row about very many entries costs little.
+"""
+>>>>>>> 2498aa46 (End a cursor's earlier ranges by a row of kind reset, not by pages)
 
 from collections.abc import Iterable
 
@@ -29,7 +37,7 @@ def cut_at_positions(facts: str, columns: Iterable[str]) -> str:
 
 def _changes() -> str:
     """What rows say of existing cursors' entries since the last reset of each; ``done`` is its mark-delete position."""
-    resets = f"SELECT {_KEY}, max(round) AS reset_round FROM {{rows}} WHERE kind = 'page' GROUP BY {_KEY}"
+    resets = f"SELECT {_KEY}, max(round) AS reset_round FROM {{rows}} WHERE kind = 'reset' GROUP BY {_KEY}"
     ranges = (
         f"SELECT range.*, reset_round FROM {{rows}} AS range LEFT JOIN ({resets}) AS reset "
         f"ON {same('range', 'reset', CursorKey._fields)} WHERE range.kind = 'range'"

@@ -15,7 +15,6 @@ from pulsar_spark.protocol.entries.entry_codes import WAITING
 from pulsar_spark.protocol.subscriptions.membership import SINGLE_ACTIVE
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
-from pulsar_spark.storage.cursor_ledger.exact_ranges import exact_ranges
 from pulsar_spark.storage.delay_index.delayed import Due, in_order
 from pulsar_spark.storage.delay_index.scheduled import Delayed
 from pulsar_spark.storage.delta.commits import now_micros
@@ -125,7 +124,7 @@ class _Waiter:
     def __init__(self, latest: LatestRows, key: CursorKey, index: LedgerIndex, topic: Topic):
         self.subscription = key.subscription
         self._mark_delete = latest.cursors[key]["mark_delete_position"]
-        self._ranges = [range_ for range_ in exact_ranges(latest, key) if range_.status != WAITING]
+        self._ranges = [range_ for range_ in latest.ranges(key) if range_.status != WAITING]
 
     def waits_for(self, entries: Due) -> np.ndarray:
         """Which of these delayed entries wait for it until their own deliver time."""

@@ -16,13 +16,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from pulsar_spark.errors import InvalidTopicName, NotARoot, TopicNotFound
-from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, Range
 from pulsar_spark.protocol.redelivery.letters import dead_letters_to, letters_in
 from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
 from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
-from pulsar_spark.storage.cursor_ledger.exact_ranges import count_deleted_ranges
 from pulsar_spark.storage.cursor_ledger.set_aside import SUBSCRIPTION, TOPIC
 from pulsar_spark.storage.delta.scan import open_as_far_as_it_goes
 from pulsar_spark.storage.entries.topic_files import is_there
@@ -197,7 +196,7 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
         "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
         "markDeletePosition": cursor["mark_delete_position"],
         "readPosition": cursor["read_position"],
-        DELETED_RANGES: count_deleted_ranges(observed.latest, key),
+        DELETED_RANGES: sum(range_.status == ACKNOWLEDGED for range_ in ranges),
         "deadLetters": observed.dead_letters(cursor),
         "waitingLetters": observed.waiting_letters(key),
         "letterlessMessages": observed.letterless(key),

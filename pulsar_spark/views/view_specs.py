@@ -9,7 +9,7 @@ from pulsar_spark.table_specs import CURSOR_LEDGER, PROPERTIES, TIME, Column, Ta
 
 _LABELS = re.compile(
     r"(?:^|; )((?:{0})(?:, (?:{0}))*): ".format(
-        "round|topic|cursor|page|range|consumer|policy|letter|waiting_letter|letterless|reply|set_aside|"
+        "round|topic|cursor|reset|range|consumer|policy|letter|waiting_letter|letterless|reply|set_aside|"
         "waiting_request|housekeeping|pending|replay"
     )
 )

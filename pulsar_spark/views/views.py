@@ -1,7 +1,8 @@
 """The broker's state as temporary SQL views over ``cursor_ledger``, in which the latest round wins.
 
-A removed cursor also removes its pages and consumers, a removed topic its cursors. Snapshots only repeat rows, so
-earlier rounds may be trimmed."""
+A removed cursor also removes its ranges and consumers, a removed topic its cursors. A range counts until a later one
+says another state, or a reset ends it. Snapshots only repeat rows, so earlier rounds may be trimmed.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Iterator

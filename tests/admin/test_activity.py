@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from pulsar_spark.broker.committing.round_rows import PageRows
+from pulsar_spark.broker.committing.round_rows import EntryRows
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.delta.tables import AppendTable
@@ -52,7 +52,7 @@ def topic(layout, clock):
         {**common, "kind": "consumer", "subscription": "s", "consumer_id": name, "consumer_name": name, "join_order": 0}
         for name in "ab"
     ]
-    page = {**common, "kind": "page", "subscription": "s", "page": 0}
+    reset = {**common, "kind": "reset", "subscription": "s"}
     first, second = Range(0, 1, "pending", "a", 1, 0, None, None, 1), Range(2, 4, "pending", "a", 2, 0, None, None, 1)
     later = int((clock() + timedelta(minutes=1)).timestamp() * 1_000_000)
     rounds = [
@@ -68,8 +68,8 @@ def topic(layout, clock):
     ]
     for age, ranges in zip((200, 30, 5), rounds):
         broker.commit_round(
-            [{**common, "kind": "topic", "ledger_id": 2, "end_position": 12}, cursor, *consumers, page],
-            [PageRows(key, TOPIC, None, ranges)],
+            [{**common, "kind": "topic", "ledger_id": 2, "end_position": 12}, cursor, *consumers, reset],
+            [EntryRows(key, TOPIC, ranges)],
             clock() - timedelta(seconds=age),
         )
     dead = create_topic(layout, f"{TOPIC}-s-DLQ")

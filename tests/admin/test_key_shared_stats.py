@@ -8,12 +8,12 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.committing.round_rows import PageRows
+from pulsar_spark.broker.committing.round_rows import EntryRows
 from pulsar_spark.cli.administration import subscriptions
 from pulsar_spark.errors import SubscriptionNotFound
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.entries.entry_map import EntryMap
-from pulsar_spark.protocol.entries.entry_ranges import EntryRanges, put_ranges
+from pulsar_spark.protocol.entries.entry_ranges import pass_to, put_ranges
 from pulsar_spark.protocol.keys.hash_ranges import Owners, owner
 from pulsar_spark.protocol.keys.selectors import AutoSplit, ConsistentHashing, Member, Sticky
 from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
@@ -87,7 +87,7 @@ def commit(
         ),
     ]  # fmt: skip
     double.commit_round(
-        facts, [PageRows(CursorKey(topic.topic_id, partition, "s"), TOPIC, None, ranges)], START + timedelta(seconds=at)
+        facts, [EntryRows(CursorKey(topic.topic_id, partition, "s"), TOPIC, ranges)], START + timedelta(seconds=at)
     )
 
 
@@ -207,9 +207,9 @@ def test_few_stretches_are_read_of_entries_far_apart(layout, monkeypatch):
     ranges = [pending(at, at, A) for at in (*range(0, 3000, 1000), 1_000_000, 1_000_001)]
     owners = Owners(SPLIT.owned(), SPLIT.axis)
     latest, key = LatestRows(), CursorKey("t", -1, "s")
-    latest.pages[key] = {None: EntryRanges(EntryMap())}
-    put_ranges(latest.pages[key][None].entries, ranges)
-    latest.pages[key][None].pass_to(-1)
+    latest.maps[key] = EntryMap()
+    put_ranges(latest.maps[key], ranges)
+    pass_to(latest.maps[key], -1)
     found = draining.draining_hashes(layout, "t", latest, key, owners, None)
     assert stretches == [(0, 2000), (1_000_000, 1_000_001)]
     assert [(one.hash, one.first, one.owner_id) for one in found] == [

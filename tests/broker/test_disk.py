@@ -94,15 +94,14 @@ def play(root) -> dict:
 
 
 def pending(layout: Layout) -> dict:
-    topic_id = read_topic(layout, TOPIC).topic_id
+    topic_id, latest = read_topic(layout, TOPIC).topic_id, read_latest(layout)
     return {
-        position: (held.consumer_id, held.redelivery_count)
-        for key, pages in read_latest(layout).pages.items()
+        position: (range_.consumer_id, range_.redelivery_count)
+        for key in latest.cursors
         if key.topic_id == topic_id
-        for ranges in pages.values()
-        for held in ranges
-        if held.status == "pending"
-        for position in range(held.first, held.last + 1)
+        for range_ in latest.ranges(key)
+        if range_.status == "pending"
+        for position in range(range_.first, range_.last + 1)
     }
 
 

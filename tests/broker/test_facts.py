@@ -9,7 +9,7 @@ from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, OF_ONE_ROUND
 PACKAGE = Path(pulsar_spark.__file__).parent
 HOME = PACKAGE / "broker" / "committing" / "facts.py"
 RANGES = PACKAGE / "broker" / "committing" / "round_rows.py"
-KINDS = {*KEYS, *OF_ONE_ROUND}
+KINDS = {*KEYS, *OF_ONE_ROUND, "range"}
 OTHER_TABLES = {
     "storage/cursor_ledger/reprocessing.py": "rows of reprocessing",
     "storage/repair/examination.py": "findings",
@@ -50,9 +50,9 @@ def test_a_row_that_is_built_elsewhere_is_seen(tmp_path):
     """The test above can fail."""
     path = tmp_path / "elsewhere.py"
     path.write_text(
-        'a = dict(kind="cursor", x=1)\nb = {"kind": "page"}\nc = f(kind="range")\nd = dict(cursor=1, kind="range")\n'
+        'a = dict(kind="cursor", x=1)\nb = {"kind": "topic"}\nc = f(kind="range")\nd = dict(cursor=1, kind="range")\n'
     )
-    assert kinds_built(path) == {"cursor", "page"}
+    assert kinds_built(path) == {"cursor", "topic"}
 
 
 def test_every_kind_has_its_function():

@@ -22,7 +22,7 @@ def rounds(seed: int, count: int, size: int) -> list[list[dict]]:
         rows = [{**CURSOR, "kind": "cursor", "mark_delete_position": mark_delete}]
         if draw.random() < 0.15:
             states, mark_delete = {}, draw.randrange(size // 4) - 1
-            rows.append({**CURSOR, "kind": "page", "is_removed": True})
+            rows.append({**CURSOR, "kind": "reset"})
         if draw.random() < 0.3:
             name, delivery_round = draw.choice("ab"), draw.randrange(1, number + 1)
             first, last = sorted(draw.sample(range(size), 2))

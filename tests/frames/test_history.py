@@ -9,12 +9,12 @@ from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER, REQUESTS
 from pulsar_spark.views.views import create_views
 from tests.admin.broker_double import BrokerDouble
-from tests.storage.test_exact_ranges import HIGH, LOW, published
+from tests.storage.test_ranges_of_rows import HIGH, LOW, published
 from tests.support.named_entries import named
 
 S = {"topic": "persistent://public/default/t", "partition": -1, "subscription": "s"}
 T = {**S, "topic_id": "t-1"}
-PENDING = {**T, "kind": "range", "page": 0, "status": "pending", "consumer_id": "a"}
+PENDING = {**T, "kind": "range", "status": "pending", "consumer_id": "a"}
 COLUMNS = "time, event, first, last, consumer_name, redelivery_count, round, request_id, reason"
 
 
@@ -23,13 +23,11 @@ def test_who_received_acknowledged_and_gave_back_what_when(spark, layout, clock)
     rounds = {
         1: [
             {**T, "kind": "consumer", "consumer_id": "a", "consumer_name": "anna"},
-            {**T, "kind": "page", "page": 0},
             {**PENDING, "first": 0, "last": 9, "delivery_round": 1, "redelivery_count": 0},
         ],
-        # The page is written again; only what is delivered again is a delivery. A snapshot repeats the consumer.
+        # Ranges are written again; only what is delivered again is a delivery. A snapshot repeats the consumer.
         2: [
-            {**T, "kind": "page", "page": 0},
-            {**T, "kind": "range", "page": 0, "first": 0, "last": 2, "status": "acknowledged"},
+            {**T, "kind": "range", "first": 0, "last": 2, "status": "acknowledged"},
             {**PENDING, "first": 3, "last": 3, "delivery_round": 2, "redelivery_count": 1},
             {**PENDING, "first": 4, "last": 9, "delivery_round": 1},
             {**T, "kind": "consumer", "consumer_id": "a", "consumer_name": "anna"},

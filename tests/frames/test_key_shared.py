@@ -23,6 +23,7 @@ from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.keys.hash_ranges import SLOTS
 from pulsar_spark.protocol.keys.selectors import ConsistentHashing, Member, select
 from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows
 from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.entries.topic_files import live_files
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
@@ -243,7 +244,7 @@ def test_a_run_does_not_wait_for_what_is_anothers(served):
 
 def test_what_others_hold_is_counted_and_not_looked_at(served, monkeypatch):
     """One holds all of its own, which lie between the other's; that one has handled everything."""
-    monkeypatch.setattr(backlog, "exact_ranges", None)
+    monkeypatch.setattr(LatestRows, "ranges", None)
     release, stuck, mine = threading.Event(), Handled(lambda number, positions: not release.wait(60)), Handled()
     publish(served, 0, 99)
     asleep = ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[(0, 32767)])

@@ -7,7 +7,6 @@ import pytest
 
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
-from pulsar_spark.storage.cursor_ledger.exact_ranges import exact_ranges
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.views.backlog import read_backlog
 from tests.support.requests import On
@@ -47,7 +46,7 @@ def test_rows_say_what_the_broker_knows(tmp_path, seed):
             engine.start()
         latest, index = read_latest(engine.layout), LedgerIndex(engine.layout)
         ((key, cursor),) = latest.cursors.items()
-        exact = list(exact_ranges(latest, key))
+        exact = latest.ranges(key)
         done = {at for held in exact if held.status == ACKNOWLEDGED for at in range(held.first, held.last + 1)}
         done |= set(range(cursor["mark_delete_position"] + 1))
         assert set(range(published)) - done == set(left), f"after minute {now}"

@@ -123,7 +123,7 @@ def payloads(engine: SparkEngine) -> list[bytes]:
 def whole(engine: SparkEngine) -> tuple:
     """All that a start finds, and all that a reader reads."""
     latest = read_latest(engine.layout)
-    return latest.round, latest.pages, latest.cursors, latest.consumers, payloads(engine)
+    return latest.round, [*map(latest.ranges, latest.cursors)], latest.cursors, latest.consumers, payloads(engine)
 
 
 def versions(path: Path) -> list[int]:

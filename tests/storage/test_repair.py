@@ -63,7 +63,7 @@ def state(engine) -> tuple:
     return (
         latest.round,
         {key: row["mark_delete_position"] for key, row in latest.cursors.items()},
-        latest.pages,
+        {key: latest.ranges(key) for key in latest.cursors},
         [commit.rows.to_pylist() for commit in read_requests(tables(engine)["requests"], after=0)],
         read_ledgers(tables(engine)["ledgers"])[0].num_rows,
         sorted(map(str, dataset_of(tables(engine)[TOPIC]).to_table().to_pylist())),

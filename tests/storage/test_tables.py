@@ -71,7 +71,8 @@ def test_a_round_s_file_has_no_column_of_which_all_rows_are_null(tmp_path):
     create_table(tmp_path / "t", CURSOR_LEDGER)
     table = AppendTable(tmp_path / "t")
     rounds = [
-        CURSOR_LEDGER.rows([dict(round=number, kind="page", topic=topic) for topic in ("t", None)]) for number in (1, 2)
+        CURSOR_LEDGER.rows([dict(round=number, kind="topic", topic=topic) for topic in ("t", None)])
+        for number in (1, 2)
     ]
     for version, rows in enumerate(rounds):
         assert table.append_fenced(rows, version) == version + 1
@@ -80,7 +81,7 @@ def test_a_round_s_file_has_no_column_of_which_all_rows_are_null(tmp_path):
         (file,) = commit.added
         assert set(pq.read_schema(tmp_path / "t" / file.path).names) == {"round", "kind", "topic"}
         assert file.rows == 2 and rows_of(tmp_path / "t", commit, None) == rows
-        assert rows_of(tmp_path / "t", commit, {"page"}, ["kind", "consumer_id"]) == rows.select(
+        assert rows_of(tmp_path / "t", commit, {"topic"}, ["kind", "consumer_id"]) == rows.select(
             ["kind", "consumer_id"]
         )
         assert read_file(tmp_path / "t", file, CURSOR_LEDGER.schema, ["consumer_id"]).num_rows == 2

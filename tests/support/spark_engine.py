@@ -32,7 +32,7 @@ from pulsar_spark.protocol.redelivery.letters import (
 from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
-from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, pages_of
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, ranges_by_cursor
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.delta.tables import AppendTable
@@ -181,7 +181,7 @@ class SparkEngine:
                 held.ack_set,
                 chunks.get((key, int(position))),
             )
-            for key, _, ranges in pages_of(rows.filter(pc.equal(rows["kind"], "range")))
+            for key, ranges in ranges_by_cursor(rows.filter(pc.equal(rows["kind"], "range")))
             for held in filter(self._is_delivery, ranges)
             for position in positions.get((key, held.first), range(held.first, held.last + 1))
         ]
@@ -202,7 +202,7 @@ class SparkEngine:
     def state(self, topic: str, partition: int, subscription: str) -> dict:
         key = CursorKey(self.topic_ids[topic], partition, subscription)
         cursor = self.latest.cursors[key]
-        ranges = sorted(self.latest.ranges(key))
+        ranges = self.latest.ranges(key)
         assert all(behind.first > held.last for held, behind in zip(ranges, ranges[1:])), f"ranges overlap: {ranges}"
         held_at, waits = due_rows.by_position(_in_micros(cursor), ranges, self.rounds.bundle.topic(topic), partition)
         waits |= {

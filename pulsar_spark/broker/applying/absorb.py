@@ -1,7 +1,7 @@
 """From the plan's result to the bundle's new state and the rows of the round."""
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.committing.facts import cursor_row, dead_letter_rows, removed_consumer_row, removed_page_row
+from pulsar_spark.broker.committing.facts import cursor_row, dead_letter_rows, removed_consumer_row, reset_row
 from pulsar_spark.broker.committing.round_rows import RoundRows
 from pulsar_spark.broker.cursors.unacked import hold_back
 from pulsar_spark.broker.gathering.candidates import let_rest
@@ -33,7 +33,7 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome
             if cursor.entries.has_changes:
                 changes.rewrite()
         if changes.is_rewritten:
-            rows.facts.append(removed_page_row(cursor, None))
+            rows.facts.append(reset_row(cursor))
             rows.add_map(cursor)
         begins_to_wait = cursor.dues is not None and not cursor.dues.is_stored
         if changes.is_changed or begins_to_wait:

@@ -168,8 +168,8 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     cursor.dead_letters = {name: value for name, value in properties.items() if name not in RULES}
     _load_consumers(bundle, cursor, latest.consumers[key])
     restore(cursor, row, latest.consumers[key])
-    if None in latest.pages[key]:
-        cursor.load_entries(latest.pages[key][None].entries)
+    if key in latest.maps:
+        cursor.load_entries(latest.maps[key])
     if row["due_since"] is not None:
         watermark = max(to_micros(row["due_since"]), bundle.dues_dropped.get(key[:2], 0))
         cursor.dues = Dues(bundle.delay_index, key.topic_id, key.partition, watermark)

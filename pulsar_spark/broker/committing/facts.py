@@ -100,7 +100,7 @@ def cursor_row(cursor: Cursor) -> dict:
 
 
 def removed_cursor_row(cursor: Cursor) -> dict:
-    """One row per deleted cursor; it ends its pages and consumers."""
+    """One row per deleted cursor; it ends its ranges and consumers."""
     return dict(_of(cursor, "cursor"), is_removed=True)
 
 
@@ -139,9 +139,9 @@ def removed_consumer_row(cursor: Cursor, consumer: Consumer, why: str) -> dict:
     )
 
 
-def removed_page_row(cursor: Cursor, first: int) -> dict:
-    """One row per removed page, by its first position."""
-    return dict(_of(cursor, "page"), page=first, is_removed=True)
+def reset_row(cursor: Cursor) -> dict:
+    """One row per cursor whose ranges are written anew: those of earlier rounds end."""
+    return _of(cursor, "reset")
 
 
 def policy_row(owner: str, topic_id: str | None, name: str, value: str | None) -> dict:
@@ -216,7 +216,7 @@ def reply_row(request: "Request", topic_id: str | None, *, error: str | None, te
     )
 
 
-def reset_row(cursor: Cursor, consumer: Consumer) -> dict:
+def reset_reply_row(cursor: Cursor, consumer: Consumer) -> dict:
     """One row per consumer whose cursor was moved: a reply without a request."""
     return dict(_of(cursor, "reply"), consumer_id=consumer.consumer_id, text="reset")
 

@@ -1,4 +1,4 @@
-"""The rows of a round as Arrow: facts, and one row per range of written pages."""
+"""The rows of a round as Arrow: facts, and one row per range of entries."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -20,8 +20,8 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 _BLOCK_ROWS = 65_536
 
 
-class PageRows(NamedTuple):
-    """The ranges of a cursor's page, by position, one row each.
+class EntryRows(NamedTuple):
+    """Ranges of a cursor, one row each.
 
     By first place, ``positions`` has the entries that ranges mean, if not all between
     their ends, and ``chunks`` the packed chunked messages in deliveries.
@@ -29,18 +29,17 @@ class PageRows(NamedTuple):
 
     key: CursorKey
     topic: str
-    page: int | None
     ranges: Sequence[Range]
     positions: Mapping[int, np.ndarray] | None = None
     chunks: Mapping[int, bytes | None] | None = None
 
 
 class RoundRows:
-    """Collects the rows of a round: facts, and pages of ranges."""
+    """Collects the rows of a round: facts, and ranges of entries."""
 
     def __init__(self, facts: list[dict], number: int):
         self.facts, self.number = list(facts), number
-        self.pages: list[PageRows] = []
+        self.entries: list[EntryRows] = []
         self.acknowledged = 0
         """Entries that were not acknowledged before, without the dead ones."""
         self.delivered = 0
@@ -49,16 +48,8 @@ class RoundRows:
     def add_entries(self, cursor: Cursor, said: StateRows) -> None:
         """Add rows that replace what was said of their entries."""
         if said.ranges:
-            self.pages.append(
-                PageRows(
-                    cursor.key,
-                    cursor.topic,
-                    None,
-                    said.ranges,
-                    positions=said.positions,
-                    chunks=cursor.chunked and self._chunks_in(cursor.chunked, said),
-                )
-            )
+            chunks = cursor.chunked and self._chunks_in(cursor.chunked, said)
+            self.entries.append(EntryRows(cursor.key, cursor.topic, said.ranges, said.positions, chunks))
 
     def _chunks_in(self, chunked: Chunked, said: StateRows) -> dict[int, bytes | None]:
         """The packed chunked messages in ranges delivered in this round, by first position."""
@@ -80,40 +71,40 @@ class RoundRows:
         return held.status == PENDING and held.delivery_round == self.number
 
 
-def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
-    """The Arrow rows of a round: *facts*, then a row per range of *pages*. Facts of large kinds come last,
+def rows_of_round(round_number: int, facts: list[dict], entries: Iterable[EntryRows]) -> pa.Table:
+    """The Arrow rows of a round: *facts*, then a row per range of *entries*. Facts of large kinds come last,
     so they are not searched for missing columns."""
-    many: dict[str, list[dict]] = {"": [], "consumer": [], "page": [], "letter": []}
+    many: dict[str, list[dict]] = {"": [], "consumer": [], "letter": []}
     for fact in facts:
         many.get(fact["kind"], many[""]).append(fact)
     table = pa.concat_tables(CURSOR_LEDGER.rows(same) for same in many.values() if same)
     at = table.schema.get_field_index("round")
     table = table.set_column(at, table.field(at), _repeated([round_number], [len(facts)], table.field(at).type))
-    pages = [page for page in pages if page.ranges]
-    if not pages:
+    entries = [each for each in entries if each.ranges]
+    if not entries:
         return table
-    ranges = joined([page.ranges for page in pages])
-    return pa.concat_tables([table, _rows_of_ranges(round_number, pages, ranges)])
+    ranges = joined([each.ranges for each in entries])
+    return pa.concat_tables([table, _rows_of_ranges(round_number, entries, ranges)])
 
 
-def _rows_of_ranges(round_number: int, pages: list[PageRows], ranges: PackedRanges) -> pa.Table:
+def _rows_of_ranges(round_number: int, entries: list[EntryRows], ranges: PackedRanges) -> pa.Table:
     columns = {"first": ranges.ends[0], "last": ranges.ends[1]}
     used, which = used_numbers(ranges.which, len(ranges.tails))
     for name, values in zip(TAIL, zip(*(ranges.tails[number] for number in used.tolist()))):
         columns[name] = _Chosen(values, which)
-    if any(page.chunks for page in pages):
-        columns["chunks"] = [(page.chunks or {}).get(held.first) for page in pages for held in page.ranges]
-    if any(page.positions for page in pages):
-        columns["positions"] = _lists(pages)
-    return _rows_of_pages(round_number, pages, columns)
+    if any(each.chunks for each in entries):
+        columns["chunks"] = [(each.chunks or {}).get(range_.first) for each in entries for range_ in each.ranges]
+    if any(each.positions for each in entries):
+        columns["positions"] = _lists(entries)
+    return _with_places(round_number, entries, columns)
 
 
-def _lists(pages: list[PageRows]) -> pa.ListArray:
-    """The positions that each range of *pages* names."""
+def _lists(entries: list[EntryRows]) -> pa.ListArray:
+    """The positions that each range of *entries* names."""
     nothing, found = np.empty(0, np.int64), []
-    for page in pages:
-        named = page.positions
-        found += [named.get(range_.first) for range_ in page.ranges] if named else [None] * len(page.ranges)
+    for each in entries:
+        named = each.positions
+        found += [named.get(range_.first) for range_ in each.ranges] if named else [None] * len(each.ranges)
     offsets = np.cumsum([0, *(0 if each is None else len(each) for each in found)])
     values = np.concatenate([nothing, *(each for each in found if each is not None)])
     is_null = np.array([each is None for each in found])
@@ -132,18 +123,16 @@ class _Chosen(NamedTuple):
         return pa.array(self.values, kind).take(pa.array(self.which))
 
 
-def _rows_of_pages(
-    round_number: int, pages: list[PageRows], columns: Mapping[str, "np.ndarray | list | pa.ListArray | _Chosen"]
+def _with_places(
+    round_number: int, entries: list[EntryRows], columns: Mapping[str, "np.ndarray | list | pa.ListArray | _Chosen"]
 ) -> pa.Table:
     """A row per range, with *columns*."""
-    counts = [len(page.ranges) for page in pages]
-    runs, of_runs, end = [], [], 0
-    for (topic, key), alike in groupby(pages, attrgetter("topic", "key")):
-        first, end = end, end + sum(1 for _ in alike)
+    runs, of_runs = [], []
+    for (topic, key), alike in groupby(entries, attrgetter("topic", "key")):
         runs.append((topic, *key))
-        of_runs.append(sum(counts[first:end]))
+        of_runs.append(sum(len(each.ranges) for each in alike))
     of_places = dict(zip(("topic", *CursorKey._fields), zip(*runs)))
-    same, rows = {"round": round_number, "kind": "range"}, sum(counts)
+    same, rows = {"round": round_number, "kind": "range"}, sum(of_runs)
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
         if field.name in columns:
@@ -151,9 +140,6 @@ def _rows_of_pages(
             if isinstance(values, pa.ListArray):
                 return values.cast(field.type)
             return values.array(field.type) if isinstance(values, _Chosen) else pa.array(values, field.type)
-        if field.name == "page":
-            of_pages = pa.array([page.page for page in pages], field.type)
-            return of_pages.take(pa.array(np.repeat(np.arange(len(pages)), counts)))
         if field.name in of_places:
             return _repeated(of_places[field.name], of_runs, field.type)
         return _repeated([same.get(field.name)], [rows], field.type)

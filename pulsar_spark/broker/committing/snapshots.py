@@ -4,6 +4,7 @@ from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.committing.facts import cursor_row, policy_row, set_aside_row, topic_rows, waiting_request_row
 from pulsar_spark.broker.committing.round_rows import RoundRows
 from pulsar_spark.broker.requests.request import places_of
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import OF_ONE_ROUND
 
 SNAPSHOT_EVERY = 50
 RANGES_A_SNAPSHOT = 100_000
@@ -25,9 +26,7 @@ def is_snapshot_due(bundle: Bundle, number: int) -> bool:
 
 def everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     """All latest rows: this round's replies and removals, and the whole state."""
-    kept = [
-        fact for fact in rows.facts if fact["kind"] in ("reply", "letter", "housekeeping") or fact.get("is_removed")
-    ]
+    kept = [fact for fact in rows.facts if fact["kind"] in OF_ONE_ROUND or fact.get("is_removed")]
     whole = RoundRows([*kept, *bundle.waiting_letters.everything(bundle.cursors)], rows.number)
     whole.facts += [
         policy_row(owner, bundle.topic_id(owner), name, value) for (owner, name), value in bundle.policies.items()

@@ -8,7 +8,7 @@ from heapq import merge
 
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.chunks.chunk_walk import release_until
-from pulsar_spark.broker.committing.facts import reset_row
+from pulsar_spark.broker.committing.facts import reset_reply_row
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.request_handler import RequestHandler, number_of
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
@@ -46,7 +46,7 @@ class Moves(RequestHandler):
         for consumer in cursor.consumers.values():
             consumer.permits, consumer.is_blocked = 0, False
             draft.changed_consumers.add(consumer.consumer_id)
-            self.draft.facts.append(reset_row(cursor, consumer))
+            self.draft.facts.append(reset_reply_row(cursor, consumer))
         return str(target)
 
     def skip(self, request: Request) -> str:

@@ -12,10 +12,8 @@ from pulsar_spark.frames.deliveries.delivery import Delivery, left_of, without
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.acknowledgement.positions import Positions, ranges_of
 from pulsar_spark.protocol.entries.entry_codes import PART, WAITING
-from pulsar_spark.protocol.entries.entry_ranges import EntryRanges
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY, Owners
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.cursor_ledger.exact_ranges import exact_ranges
 from pulsar_spark.storage.delay_index.waiting import waiting_entries
 from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.delta.log import TableLog, last_append
@@ -92,7 +90,7 @@ class Backlog:
         if self._is_all_others(state, key, end, consumer_id):
             return True
         key_shared = read_key_shared(self._layout, self._topic.path, state, key)
-        ranges = list(exact_ranges(state, key))
+        ranges = state.ranges(key)
         unread = []
         if cursor["read_position"] < end:
             known = Positions((each.first, each.last) for each in ranges)
@@ -113,14 +111,14 @@ class Backlog:
 
     def _has_more(self, state: LatestRows, key: CursorKey, end: int, consumer_id: str) -> bool:
         """Whether more is pending at this consumer than it left to the next run."""
-        ranges = state.states(key) if _is_map_before(state, key, end) else state.ranges(key)
+        ranges = _states_before(state, key, end)
         is_there = (range_ for range_ in ranges if range_.last < end)
         mine = sum(range_.size for range_ in is_there if range_.consumer_id == consumer_id)
         return mine > sum(last - first + 1 for first, last in self._left.get(key.partition, ()))
 
     def _is_all_others(self, state: LatestRows, key: CursorKey, end: int, consumer_id: str) -> bool:
         """Whether all entries above mark-delete are acknowledged or pending at other consumers."""
-        ranges = list(state.states(key) if _is_map_before(state, key, end) else state.ranges(key))
+        ranges = _states_before(state, key, end)
         are_others = (
             range_.last < end
             and (range_.status == ACKNOWLEDGED or (range_.status == PENDING and range_.consumer_id != consumer_id))
@@ -153,10 +151,9 @@ class Backlog:
         return bool(left_of([known], self._left.get(partition, ())))
 
 
-def _is_map_before(state: LatestRows, key: CursorKey, end: int) -> bool:
-    """Whether the cursor's entries are a map that knows nothing from *end* on."""
-    kept = state.pages[key].get(None)
-    return isinstance(kept, EntryRanges) and kept.entries.last_known < end
+def _states_before(state: LatestRows, key: CursorKey, end: int) -> list[Range]:
+    """The states of a cursor's entries; as ranges by position if any is known from *end* on."""
+    return list(state.states(key)) if state.entries(key).last_known < end else state.ranges(key)
 
 
 def hashes_by_part(

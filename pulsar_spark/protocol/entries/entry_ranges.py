@@ -1,7 +1,7 @@
 """A map of entries as ranges, and ranges put into a map."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 import numpy as np
 
@@ -235,45 +235,22 @@ def _ranges_of_spans(spans: Sequence[tuple[int, int, int]], codes: EntryCodes, m
         yield Range(max(before[0], mark_delete + 1), before[1], *codes.state(before[2]))
 
 
-class EntryRanges(Sequence[Range]):
-    """What a map says, as ranges by position, each made when it is asked for.
+def states_of(entries: EntryMap) -> Iterator[Range]:
+    """What entries above mark-delete have, each state as a range of so many ``entries``.
 
-    >>> ranges = EntryRanges(EntryMap())
-    >>> put_ranges(ranges.entries, [Range(1, 3, "acknowledged")])
-    >>> len(ranges), ranges[0][:3], ranges == [Range(1, 3, "acknowledged")]
-    (1, (1, 3, 'acknowledged'), True)
+    >>> entries = EntryMap()
+    >>> put_ranges(entries, [Range(1, 3, "acknowledged"), Range(5, 5, "acknowledged")])
+    >>> pass_to(entries, 1)
+    >>> [(state.status, state.entries) for state in states_of(entries)]
+    [('acknowledged', 1)]
     """
+    for code, state in entries.codes.known():
+        if code != UNREAD_CODE and code < len(entries.counts) and entries.counts[code]:
+            yield Range(0, 0, *state, entries=int(entries.counts[code]))
 
-    def __init__(self, entries: EntryMap):
-        self.entries = entries
 
-    def __iter__(self) -> Iterator[Range]:
-        return iter(ranges_of(self.entries))
-
-    def __len__(self) -> int:
-        return len(ranges_of(self.entries))
-
-    @overload
-    def __getitem__(self, at: int) -> Range: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Range]: ...
-    def __getitem__(self, at: int | slice) -> Range | Sequence[Range]:
-        return ranges_of(self.entries)[at]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]  # it changes
-
-    def states(self) -> Iterator[Range]:
-        """What entries above mark-delete have, each state as a range of so many ``entries``."""
-        counts = self.entries.counts
-        for code, state in self.entries.codes.known():
-            if code != UNREAD_CODE and code < len(counts) and counts[code]:
-                yield Range(0, 0, *state, entries=int(counts[code]))
-
-    def pass_to(self, mark_delete: int) -> None:
-        """Let everything up to *mark_delete* be acknowledged, and keep no changes apart."""
-        self.entries.set_span(self.entries.mark_delete + 1, mark_delete, ACKNOWLEDGED_CODE)
-        self.entries.take_changes()
-        self.entries.codes.free(self.entries.counts)
+def pass_to(entries: EntryMap, mark_delete: int) -> None:
+    """Let everything up to *mark_delete* be acknowledged, and keep no changes apart."""
+    entries.set_span(entries.mark_delete + 1, mark_delete, ACKNOWLEDGED_CODE)
+    entries.take_changes()
+    entries.codes.free(entries.counts)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import LogShortened
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.entries.entry_map import EntryMap
-from pulsar_spark.protocol.entries.entry_ranges import EntryRanges, Listed, put_listed, put_ranges
+from pulsar_spark.protocol.entries.entry_ranges import Listed, pass_to, put_listed, put_ranges, ranges_of, states_of
 from pulsar_spark.storage.cursor_ledger.committed_rounds import SNAPSHOT, Round, rows_by_part, since, since_snapshot
 from pulsar_spark.storage.cursor_ledger.range_rows import facts_and_ranges, listed_rows, ranges_by_place
 from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SetAside
@@ -53,28 +53,25 @@ KEYS: dict[str, tuple[str, ...]] = {
     "topic": ("topic_id", "partition"),
     "cursor": _CURSOR,
     "consumer": (*_CURSOR, "consumer_id"),
-    "page": (*_CURSOR, "page"),
-    "range": (*_CURSOR, "page"),
     "policy": ("topic", "properties"),
     "letterless": _CURSOR,
     "waiting_letter": ("delivery_round", "join_order"),
     "waiting_request": ("requests_version", "first"),
     "set_aside": ("status", "requests_version", "first", "last", "request_id", "topic", "partition", "subscription"),
 }
-"""The columns that identify a fact of each kind; its latest row wins. A page's row also replaces the page's ranges. A
-consumer's row without hash ranges keeps the previous ones. Of a policy's properties only the name counts. SetAside.id
-identifies entries that are set aside."""
+"""The columns that identify a fact of each kind; its latest row wins. A consumer's row without hash ranges keeps the
+previous ones. Of a policy's properties only the name counts. SetAside.id identifies entries that are set aside."""
 
-OF_ONE_ROUND = ("letter", "reply", "housekeeping")
-"""Kinds of rows that say what a round did, and nothing about the state after it."""
+OF_ONE_ROUND = ("letter", "reply", "housekeeping", "reset")
+"""Kinds of rows that say what a round did, and are no part of the state after it. A reset ends the ranges that earlier
+rounds say of its cursor; a range counts entry by entry, until a later one says another state."""
 
 HANGS_ON: dict[str, tuple[str, ...]] = {
     "round": (),
     "topic": (),
     "cursor": ("topic",),
     "consumer": ("cursor", "topic"),
-    "page": ("cursor", "topic"),
-    "range": ("page", "cursor", "topic"),
+    "range": ("reset", "cursor", "topic"),
     "policy": (),
     "letter": (),
     "letterless": ("cursor", "topic"),
@@ -102,8 +99,8 @@ class LatestRows:
         self.topics: dict[tuple[str, int], dict] = {}
         self.cursors: dict[CursorKey, dict] = {}
         self.consumers: dict[CursorKey, dict[str, dict]] = {}
-        self.pages: dict[CursorKey, dict[int | None, Sequence[Range]]] = {}
-        """Ranges by page; by no page (None) those of a map of entries, which rows change range by range."""
+        self.maps: dict[CursorKey, EntryMap] = {}
+        """The maps of cursors about whose entries any row says something."""
         self.policies: dict[tuple[str, str], str] = {}
         self.owners: dict[str, str] = {}
         """Ids of the topics with policies, by name."""
@@ -145,28 +142,17 @@ class LatestRows:
         facts = python_rows(found.facts)
         for row in sorted(facts, key=lambda row: row["kind"] not in ("topic", "cursor")):  # others depend on these
             self._apply_row(row)
-        maps: set[CursorKey] = set()
-        for key, page, of_page in found.ranges:
+        changed: set[CursorKey] = set()
+        for key, ranges in found.ranges:
             if key in self.cursors:
-                self._add_ranges(key, page, of_page)
-                maps |= {key} if page is None else set()
-        for key in maps:
-            if isinstance(kept := self.pages[key][None], EntryRanges):
-                kept.pass_to(self.cursors[key]["mark_delete_position"])
-
-    def _add_ranges(self, key: CursorKey, page: int | None, ranges: Sequence[Range] | Sequence[Listed]) -> None:
-        kept = self.pages[key].get(page)
-        if page is not None:
-            of_page = cast(Sequence[Range], ranges)
-            self.pages[key][page] = [*kept, *of_page] if kept else of_page
-            return
-        entries = self.entries(key)
-        if kept is None:
-            self.pages[key][None] = EntryRanges(entries)
-        if isinstance(ranges[0], Listed):
-            put_listed(entries, cast(Sequence[Listed], ranges))
-        else:
-            put_ranges(entries, cast(Sequence[Range], ranges))
+                changed.add(key)
+                entries = self.maps[key] = self.entries(key)
+                if isinstance(ranges[0], Listed):
+                    put_listed(entries, cast(Sequence[Listed], ranges))
+                else:
+                    put_ranges(entries, cast(Sequence[Range], ranges))
+        for key in changed:
+            pass_to(self.maps[key], self.cursors[key]["mark_delete_position"])
 
     def numbered_until(self, topic_id: str) -> int:
         """The last version of a topic's table that a broker has followed; 0 for none."""
@@ -179,18 +165,16 @@ class LatestRows:
         return min([consumed, *(version - 1 for version, _ in self.waiting_requests)])
 
     def ranges(self, key: CursorKey) -> list[Range]:
-        """All ranges of a cursor, by page."""
-        return [held for page in self.pages[key].values() for held in page]
+        """The state of a cursor's entries above mark-delete, as ranges by position."""
+        return list(ranges_of(self.entries(key)))
 
     def entries(self, key: CursorKey) -> EntryMap:
         """The map of a cursor's entries; all after mark-delete are unread where no row says more."""
-        kept = self.pages[key].get(None)
-        return kept.entries if isinstance(kept, EntryRanges) else EntryMap(self.cursors[key]["mark_delete_position"])
+        return self.maps[key] if key in self.maps else EntryMap(self.cursors[key]["mark_delete_position"])
 
     def states(self, key: CursorKey) -> Iterator[Range]:
-        """What a cursor's ranges say, in no order: of a map each state that entries have, as a range without ends."""
-        for ranges in self.pages[key].values():
-            yield from ranges.states() if isinstance(ranges, EntryRanges) else ranges
+        """Each state that entries of a cursor above mark-delete have, as a range without ends."""
+        return states_of(self.entries(key))
 
     def _apply_row(self, row: dict) -> None:
         kind = row["kind"]
@@ -206,6 +190,8 @@ class LatestRows:
         elif kind == "set_aside":
             entry = SetAside(**{name: row[name] for name in SetAside._fields})
             _replace(self.set_aside, entry.id, row, entry)
+        elif kind == "reset":
+            self.maps.pop(CursorKey(*(row[name] for name in _CURSOR)), None)
         elif kind in KEYS:
             self._apply_fact(kind, row, tuple(row[name] for name in KEYS[kind]))
 
@@ -225,25 +211,22 @@ class LatestRows:
         if kind == "letterless":
             self.letterless[cursor] = row
         elif kind == "cursor" and row["is_removed"]:
-            for facts in (self.cursors, self.consumers, self.pages, self.letterless):
+            for facts in (self.cursors, self.consumers, self.maps, self.letterless):
                 facts.pop(cursor, None)
         elif kind == "cursor":
             self.cursors[cursor] = row
             self.consumers.setdefault(cursor, {})
-            kept = self.pages.setdefault(cursor, {}).get(None)
-            if isinstance(kept, EntryRanges):
-                kept.pass_to(row["mark_delete_position"])
-        elif cursor in self.cursors and kind == "consumer":
+            if cursor in self.maps:
+                pass_to(self.maps[cursor], row["mark_delete_position"])
+        elif cursor in self.cursors:
             before = self.consumers[cursor].get(key[0])
             if before and row.get("hash_ranges") is None:
                 row["hash_ranges"] = before.get("hash_ranges")
             _replace(self.consumers[cursor], key[0], row, row)
-        elif cursor in self.cursors:
-            _replace(self.pages[cursor], key[0], row, [])
 
     def _remove_topic(self, topic_id: str) -> None:
         self.topics = {key: row for key, row in self.topics.items() if key[0] != topic_id}
-        for facts in (self.cursors, self.consumers, self.pages, self.letterless):
+        for facts in (self.cursors, self.consumers, self.maps, self.letterless):
             for key in [key for key in facts if key.topic_id == topic_id]:
                 del facts[key]
         self.set_aside = {
@@ -287,28 +270,28 @@ def _read_round(path: AnyPath, commit: Commit, kinds: Collection[str] | None, co
 
 def _round_of(tables: Iterable[pa.Table]) -> Round:
     facts: list[pa.Table] = []
-    pages: list[tuple[CursorKey, int | None, Sequence[Range] | Sequence[Listed]]] = []
+    ranges: list[tuple[CursorKey, Sequence[Range] | Sequence[Listed]]] = []
     for rows in tables:
-        of_part, ranges = facts_and_ranges(rows)
+        of_part, of_ranges = facts_and_ranges(rows)
         facts.append(of_part)
-        pages += _changes_in(ranges)
-    return Round(pa.concat_tables(facts), pages)
+        ranges += _changes_in(of_ranges)
+    return Round(pa.concat_tables(facts), ranges)
 
 
-def _changes_in(rows: pa.Table) -> Iterator[tuple[CursorKey, int | None, Sequence[Range] | Sequence[Listed]]]:
-    """Cursor, page and ranges, or entries that rows name, from rows of kind ``range``."""
+def _changes_in(rows: pa.Table) -> Iterator[tuple[CursorKey, Sequence[Range] | Sequence[Listed]]]:
+    """Cursor and ranges, or entries that rows name, from rows of kind ``range``."""
     if "positions" in rows.column_names and rows["positions"].null_count < rows.num_rows:
-        is_listed = pc.and_(pc.is_null(rows["page"]), pc.is_valid(rows["positions"]))
+        is_listed = pc.is_valid(rows["positions"])
         for key, same in groupby(listed_rows(rows.filter(is_listed), _CURSOR), itemgetter(0)):
-            yield CursorKey(*key), None, [listed for _, listed in same]
+            yield CursorKey(*key), [listed for _, listed in same]
         rows = rows.filter(pc.invert(is_listed))
-    yield from pages_of(rows)
+    yield from ranges_by_cursor(rows)
 
 
-def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, Sequence[Range]]]:
-    """Cursor, page and ranges (by position) from rows of kind ``range``; large pages are packed."""
-    for (*key, page), ranges in ranges_by_place(rows, (*_CURSOR, "page")):
-        yield CursorKey(*key), page, ranges
+def ranges_by_cursor(rows: pa.Table) -> Iterator[tuple[CursorKey, Sequence[Range]]]:
+    """Cursor and ranges from rows of kind ``range``; packed if they are many."""
+    for key, ranges in ranges_by_place(rows, _CURSOR):
+        yield CursorKey(*key), ranges
 
 
 @uncollected()

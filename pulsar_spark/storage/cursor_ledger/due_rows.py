@@ -13,7 +13,7 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def by_position(rows: Rows) -> Rows:
-    """*rows* of ranges; one with ``positions`` becomes a row per stretch of these, without count and page."""
+    """*rows* of ranges; one with ``positions`` becomes a row per stretch of these, without count."""
     lists = lists_of(rows.column("positions"))
     if all(positions is None for positions in lists):
         return rows
@@ -29,10 +29,9 @@ def by_position(rows: Rows) -> Rows:
     cut = without.take(pa.array(places))
     for name, values in {"first": firsts, "last": lasts}.items():
         cut = _with(cut, name, pa.array(values, pa.int64()))
-    for name in {"entries", "page"} & set(cut.schema.names):
-        nothing = pa.scalar(None, cut.schema.field(name).type)
-        cut = _with(cut, name, pc.if_else(pa.array(is_cut), nothing, cut.column(name)))
-    return cut
+    if "entries" not in cut.schema.names:
+        return cut
+    return _with(cut, "entries", pc.if_else(pa.array(is_cut), pa.scalar(None, pa.int64()), cut.column("entries")))
 
 
 def _with(rows: Rows, name: str, values: pa.Array) -> Rows:

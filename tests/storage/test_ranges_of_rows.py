@@ -4,13 +4,11 @@ import numpy as np
 
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
-from pulsar_spark.storage.cursor_ledger.exact_ranges import exact_ranges, read_held
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.tables import AppendTable
-from pulsar_spark.storage.entries import key_hashes
-from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import Topic, create_topic
 from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.views.draining import entries_where
 from tests.admin.broker_double import BrokerDouble, number
 from tests.conftest import START
 from tests.support.named_entries import named
@@ -57,46 +55,33 @@ def test_entries_that_rows_name_come_back_as_the_ranges_they_were(layout):
     states = [[None, PENDING, ACKED, AGAIN][each] for each in random.choice(4, 300, p=[0.1, 0.4, 0.3, 0.2])]
     states[0] = PENDING
     latest, key = state(layout, published(layout, [LOW] * 300), spans(states))
-    assert list(exact_ranges(latest, key)) == spans(states)
+    assert latest.ranges(key) == spans(states)
     assert sum(held.size for held in latest.states(key)) == 300 - states.count(None)
 
 
 def test_what_is_below_mark_delete_is_left_out(layout):
     topic = published(layout, [LOW, HIGH] * 4)
     latest, key = state(layout, topic, spans([ACKED] * 6 + [PENDING] * 2), mark_delete=3)
-    found = list(exact_ranges(latest, key))
+    found = latest.ranges(key)
     assert [(held.first, held.last, held.status) for held in found] == [(6, 7, "pending")]
 
 
-def test_ranges_of_pages_are_as_they_are(layout):
-    topic = published(layout, [LOW] * 3)
-    key, latest = CursorKey(topic.topic_id, -1, "s"), LatestRows()
-    latest.cursors[key] = {"mark_delete_position": -1}
-    latest.pages[key] = {5: [PENDING._replace(first=5, last=6)], 0: [ACKED._replace(first=1, last=2)]}
-    expected = [ACKED._replace(first=1, last=2), PENDING._replace(first=5, last=6)]
-    assert list(exact_ranges(latest, key)) == expected
+def test_a_reset_ends_the_ranges_of_earlier_rounds(layout):
+    topic, double = published(layout, [LOW] * 8), BrokerDouble(layout)
+    key, name = CursorKey(topic.topic_id, -1, "s"), str(topic.name)
+    cursor = dict(kind="cursor", topic=name, **key._asdict(), mark_delete_position=5)
+    double.commit_round([cursor], named(key, name, [PENDING._replace(first=6, last=7)]))
+    back = [ACKED._replace(first=1, last=2)]
+    double.commit_round([cursor | {"kind": "reset"}, cursor | {"mark_delete_position": -1}], named(key, name, back))
+    assert read_latest(layout).ranges(key) == back
 
 
-def test_only_hashes_of_wanted_entries_are_read(layout, monkeypatch):
-    hashes = [LOW, HIGH] * 3000
-    topic, read = published(layout, hashes), []
-
-    def read_hashes(table, runs):
-        runs = list(runs)
-        read.extend((run.first_position, run.last_position) for run in runs)
-        return found(table, runs)
-
-    found = key_hashes.read_hashes
-    monkeypatch.setattr(key_hashes, "read_hashes", read_hashes)
-    ranges = spans([PENDING] * 4 + [ACKED] * 4990 + [AGAIN] * 6 + [ACKED] * 1000)
-    latest, key = state(layout, topic, ranges)
-    index, table = LedgerIndex(layout), topic.path
-    states, held = read_held(latest, key, index, table, lambda each: each.status != "acknowledged")
-    assert held.positions.tolist() == [0, 1, 2, 3, *range(4994, 5000)] and held.hashes.tolist() == [LOW, HIGH] * 5
-    assert [states[place].status for place in held.places] == ["pending"] * 4 + ["replay"] * 6
-    assert read == [(0, 3), (4994, 4999)]
-    nothing = read_held(latest, key, index, table, lambda each: False)[1]
-    assert [column.tolist() for column in nothing] == [[], [], []]
+def test_entries_in_wanted_states_are_found_with_these(layout):
+    latest, key = state(layout, published(layout, [LOW] * 20), spans([PENDING] * 4 + [ACKED] * 9 + [AGAIN] * 6))
+    states, positions, places = entries_where(latest.entries(key), lambda each: each.status != "acknowledged")
+    assert positions.tolist() == [0, 1, 2, 3, *range(13, 19)]
+    assert [states[place].status for place in places] == ["pending"] * 4 + ["replay"] * 6
+    assert [len(column) for column in entries_where(latest.entries(key), lambda each: False)] == [0, 0, 0]
 
 
 def test_rows_that_name_entries_outlive_an_optimize_and_a_checkpoint(layout):
@@ -109,5 +94,5 @@ def test_rows_that_name_entries_outlive_an_optimize_and_a_checkpoint(layout):
     ledger.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     ledger.create_checkpoint()
     after = read_latest(layout)
-    assert list(after.pages[key][None]) == list(before.pages[key][None])
-    assert list(exact_ranges(after, key)) == ranges
+    assert after.ranges(key) == before.ranges(key)
+    assert after.ranges(key) == ranges
