@@ -1,16 +1,8 @@
 """Entries of subscriptions as SQL over the rows of ``cursor_ledger``: ranges of entries in one state.
 
-<<<<<<< HEAD
 A row of kind ``range`` says the state of the entries from ``first`` to ``last``, or of those at ``positions``. A later
-row wins; a row of kind ``page`` voids the rows of its cursor before its round. A row with status acknowledged and a
+row wins; a row of kind ``reset`` ends the rows of its cursor before its round. A row with status acknowledged and a
 consumer concerns only what this consumer still had of the delivery of ``delivery_round``."""
-=======
-A row of kind ``range`` says the state of the entries from ``first`` to ``last``, or of those at ``positions``; a later
-row wins, and a row of kind ``reset`` ends those of its cursor before its round. A row with status acknowledged and a
-consumer concerns only what this consumer still had of the delivery of ``delivery_round``. Blocks of entries that rows
-say as a whole are not taken apart, so a row about very many entries costs little.
-"""
->>>>>>> 2498aa46 (End a cursor's earlier ranges by a row of kind reset, not by pages)
 
 from collections.abc import Iterable
 

@@ -19,7 +19,6 @@ changes = st.one_of(
     st.tuples(st.just("window"), spots, st.lists(st.sampled_from([UNCHANGED, *CODES]), min_size=1, max_size=30)),
     st.tuples(st.just("replace"), spans, st.tuples(st.sets(coded, min_size=1), coded)),
     st.tuples(st.just("take"), st.none(), st.none()),
-    st.tuples(st.just("undo"), st.none(), st.none()),
     st.tuples(st.just("rest"), st.none(), st.booleans()),
 )
 
@@ -63,9 +62,6 @@ def change(entries: EntryMap, plain: Plain, kind: str, where, what) -> None:
         hit = [at for at in range(where[0], where[1] + 1) if at > plain.mark_delete and plain.now[at] in before]
         assert entries.replace(before, *where, after) == len(hit)
         plain.put(hit, [after] * len(hit))
-    elif kind == "undo":
-        entries.undo()
-        plain.now = dict(plain.taken)
     elif kind == "rest":
         entries.rest(with_fresh=bool(what))
 

@@ -155,7 +155,6 @@ class CodedWork:
         if self._settle is not None:
             self._settle()
         changed = state_rows(entries.take_changes(), codes, entries.mark_delete, puts.dealt)
-        codes.take_changes()
         codes.free(entries.counts)
         return changed._replace(ranges=[*changed.ranges, *puts.answered])
 

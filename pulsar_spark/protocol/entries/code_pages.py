@@ -1,7 +1,7 @@
 """Pages of the state codes of entries, as they lie in memory.
 
 A page whose entries agree is one code. The others are arrays of codes, or packed (see entry_pages) while no round
-touches them. What a page was before it was first changed is kept until changes are taken, so they can be undone.
+touches them. What a page was before it was first changed is kept until changes are taken.
 """
 
 import numpy as np
@@ -50,12 +50,6 @@ class CodePages:
     def has_changes(self) -> bool:
         """Did anything change since changes were last taken?"""
         return bool(self._before)
-
-    def undo(self) -> None:
-        """Forget what changed since changes were last taken."""
-        for page, before in self._before.items():
-            self._put(page, before)
-        self._before = {}
 
     def rest(self, *, with_fresh: bool = False) -> None:
         """Pack the pages that did not change since this was last called, or *with_fresh* all of them."""

@@ -56,7 +56,6 @@ class EntryCodes:
         self._states: list[EntryState | None] = [*FIXED]
         self._codes: dict[EntryState, int] = {state: code for code, state in enumerate(FIXED)}
         self._free: list[int] = []
-        self._before: dict[int, EntryState | None] = {}
         self._acknowledged = {ACKNOWLEDGED_CODE}
 
     def __len__(self) -> int:
@@ -68,12 +67,18 @@ class EntryCodes:
         found = self._codes.get(state)
         if found is None:
             found = self._free.pop() if self._free else len(self._states)
-            self._set(found, state)
+            self.recode(found, state)
         return found
 
     def recode(self, code: int, state: EntryState) -> None:
         """Let a code mean another state, for all entries that have it."""
-        self._set(code, state)
+        self._states += [None] * (code + 1 - len(self._states))
+        before = self._states[code]
+        if before is not None and self._codes.get(before) == code:
+            del self._codes[before]
+        self._states[code] = state
+        self._codes.setdefault(state, code)
+        (self._acknowledged.add if state.status == ACKNOWLEDGED else self._acknowledged.discard)(code)
 
     def state(self, code: int) -> EntryState:
         state = self._states[code]
@@ -93,36 +98,11 @@ class EntryCodes:
         """The codes of states with one of these statuses."""
         return np.array([code for code, state in self.known() if state.status in statuses], np.int64)
 
-    def take_changes(self) -> list[int]:
-        """The codes that mean another state than when this was last called."""
-        changed = [code for code, before in self._before.items() if self._states[code] != before]
-        self._before = {}
-        return sorted(changed)
-
-    def undo(self) -> None:
-        """Forget what changed since changes were last taken."""
-        for code, before in reversed(self._before.items()):
-            if before is None:
-                self._clear(code)
-            else:
-                self._set(code, before)
-        self._before = {}
-
     def free(self, counts: np.ndarray) -> None:
         """Take back the codes that no entry has, by how many entries have each."""
         for code in range(len(FIXED), len(self._states)):
             if self._states[code] is not None and (code >= len(counts) or not counts[code]):
                 self._clear(code)
-
-    def _set(self, code: int, state: EntryState) -> None:
-        self._states += [None] * (code + 1 - len(self._states))
-        before = self._states[code]
-        self._before.setdefault(code, before)
-        if before is not None and self._codes.get(before) == code:
-            del self._codes[before]
-        self._states[code] = state
-        self._codes.setdefault(state, code)
-        (self._acknowledged.add if state.status == ACKNOWLEDGED else self._acknowledged.discard)(code)
 
     def _clear(self, code: int) -> None:
         state = self._states[code]
