@@ -2,5 +2,5 @@
 
 Rule: ProducerImpl.applyCompression and encryptMessage, ConsumerImpl.decryptPayloadIfNeeded and
 uncompressPayloadIfNeeded (semantics 1.2, 1.3). Unlike in Pulsar, chunking comes after encryption, and messages of a
-batch are encoded one by one, because each row is read alone.
+batch are encoded one by one.
 """

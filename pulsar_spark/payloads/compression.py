@@ -1,7 +1,6 @@
 """Pulsar's four compressions, byte for byte as its clients write them.
 
-Source: CompressionCodecLZ4, ZLib, Zstd and SnappyJNI of pulsar-common. The result must have exactly the stated size.
-Pulsar trusts that size; here it is at most 64 MiB, or a hundred times the stored bytes.
+Source: CompressionCodecLZ4, ZLib, Zstd and SnappyJNI of pulsar-common.
 """
 
 import zlib
@@ -35,8 +34,8 @@ def most_uncompressed(stored_bytes: int) -> int:
 
 
 def compression_name(compression: object) -> str | None:
-    """The name of a compression as in the column ``compression``; None for no compression. It is given by name, in any
-    case, or as a member of ``CompressionType``.
+    """The name of a compression as in the column ``compression``, from a name in any case or a ``CompressionType``; or
+    None.
 
     >>> compression_name("zlib"), compression_name("NONE"), compression_name(None)
     ('ZLIB', None, None)
@@ -83,8 +82,7 @@ def uncompress(stored: bytes, compression: str, uncompressed_size: int | None) -
 
 
 def uncompress_at_once(stored: Sequence[bytes], sizes: Sequence[int | None]) -> list[bytes | None]:
-    """The payloads of ZSTD messages with these *sizes*; None for those that need their own decoder: large ones, others
-    than single frames of that size, or neighbours of damaged ones."""
+    """The payloads of ZSTD messages with these *sizes*; None for large or damaged ones and their neighbours."""
     found: list[bytes | None] = [None] * len(stored)
     small = [
         (at, size)
@@ -148,8 +146,7 @@ def _uncompress_zlib(stored: bytes, size: int) -> bytes | None:
 
 
 def _uncompress_lz4(stored: bytes, size: int) -> bytes | None:
-    """Decompress a block of exactly *size*. One that fits into less is too short: Arrow would return uninitialized
-    memory."""
+    """Decompress a block of exactly *size*; for a shorter one Arrow would return uninitialized memory."""
     codec = pa.Codec("lz4_raw")
     if not size:
         return b"" if stored == b"\0" else None

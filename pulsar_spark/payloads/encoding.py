@@ -1,5 +1,4 @@
-"""Encode payloads for storage, compressed then encrypted, and decode them (semantics 1.3). Columns of the messages
-table describe the encoding."""
+"""Encode payloads for storage, compressed then encrypted, and decode them (semantics 1.3)."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -24,8 +23,10 @@ class Stored(NamedTuple):
 
 
 class PayloadEncoder:
-    """Encodes one producer's messages. With *sends_unencrypted*, payloads that cannot be encrypted are sent as they are
-    (ProducerCryptoFailureAction.SEND)."""
+    """Encodes one producer's messages.
+
+    With *sends_unencrypted*, payloads that cannot be encrypted are sent as they are (ProducerCryptoFailureAction.SEND).
+    """
 
     def __init__(
         self, compression: str | None = None, encryptor: Encryptor | None = None, *, sends_unencrypted: bool = False
@@ -68,7 +69,9 @@ class PayloadDecoder:
 
     def decode(self, payload: bytes, column: Callable[[str], Any]) -> bytes:
         """The plain payload; ``column(name)`` returns the message's value of one of :data:`ENCODING_COLUMNS`.
-        :class:`CryptoError` or :class:`DecompressionError` if it cannot be decoded."""
+
+        :class:`CryptoError` or :class:`DecompressionError` if it cannot be decoded.
+        """
         if keys := column("encryption_keys"):
             payload = self._decryptor.decrypt(payload, encryption_keys(keys), column("encryption_param"))
         if compression := column("compression"):
@@ -77,7 +80,6 @@ class PayloadDecoder:
 
 
 def is_encoded(column: Callable[[str], Any]) -> bool:
-    """Whether a message is stored compressed or encrypted."""
     return bool(column("compression") or column("encryption_keys"))
 
 

@@ -1,8 +1,8 @@
-"""End-to-end encryption as in Pulsar's clients.
+"""End-to-end encryption as in Pulsar's clients. Source: MessageCryptoBc.
 
-Source: MessageCryptoBc. Payloads are encrypted by AES-GCM with a 256-bit data key and twelve random bytes
-(``encryption_param``). Each message has the data key, wrapped for each public key by RSA-OAEP with SHA-1
-(``encryption_keys``). A producer renews it every four hours. Ours: only once it is wrapped for every public key.
+Payloads are encrypted by AES-GCM with a 256-bit data key and twelve random bytes (``encryption_param``). Each message
+has the data key, wrapped for each public key by RSA-OAEP with SHA-1 (``encryption_keys``). A producer renews it every
+four hours.
 """
 
 import os
@@ -33,8 +33,6 @@ class EncryptionKey(NamedTuple):
 
 
 class Encrypted(NamedTuple):
-    """A ciphertext with its wrapped keys and initialization vector."""
-
     payload: bytes
     keys: tuple[EncryptionKey, ...]
     param: bytes
@@ -51,8 +49,10 @@ class Encryptor:
         self._renew()
 
     def encrypt(self, payload: bytes) -> Encrypted:
-        """The encrypted payload; :class:`CryptoError` if the data key expired and a public key is unavailable,
-        :class:`MessageTooBig` from 2 GiB."""
+        """The encrypted payload.
+
+        :class:`CryptoError` if the data key expired and a public key is unavailable, :class:`MessageTooBig` from 2 GiB.
+        """
         if len(payload) > _MOST_BYTES:
             raise MessageTooBig(f"a payload of {len(payload)} bytes cannot be encrypted: the maximum is {_MOST_BYTES}")
         with self._lock:

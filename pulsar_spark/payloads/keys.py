@@ -13,8 +13,8 @@ from pulsar_spark.errors import CryptoError, InvalidConfiguration
 
 
 class EncryptionKeyInfo(NamedTuple):
-    """A key and its metadata. Messages encrypted with the key carry the metadata, and the key reader gets it when they
-    are decrypted.
+    """A key and its metadata. Messages encrypted with the key carry the metadata; the key reader gets it for
+    decryption.
     """
 
     key: bytes
@@ -25,8 +25,10 @@ class EncryptionKeyInfo(NamedTuple):
 
 
 def public_key_names(encryption_key: str | Sequence[str] | None, *, has_reader: bool) -> list[str]:
-    """The names of public keys in *encryption_key*. ValueError for other types; :class:`InvalidConfiguration` for names
-    without a key reader, or a reader without names."""
+    """The names of public keys in *encryption_key*.
+
+    ValueError for other types; :class:`InvalidConfiguration` for names without a key reader, or a reader without names.
+    """
     names = [encryption_key] if isinstance(encryption_key, str) else encryption_key
     if names is not None and not (
         isinstance(names, list | tuple) and all(isinstance(name, str) and name for name in names)
@@ -108,8 +110,9 @@ _NOT_A_KEY = "the {} key {!r} is not a usable PEM key ({}): give an RSA key with
 
 
 def _key_of(read_key, name: str, metadata: dict[str, str], kind: str) -> EncryptionKeyInfo:
-    """The key that the application's reader returns. Any exception means that it has none; texts other than of system
-    errors are not repeated, because they might contain a key."""
+    """The key that the application's reader returns. Only texts of system errors are repeated: others might contain a
+    key.
+    """
     try:
         found = read_key(name, metadata)
     except Exception as failed:
@@ -146,7 +149,6 @@ def _unusable() -> tuple[type[Exception], ...]:
 
 
 def _cryptography():
-    """The parts of the optional ``cryptography`` package."""
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import rsa

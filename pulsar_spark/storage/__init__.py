@@ -1,2 +1,3 @@
 """Delta's logs and files, which no other package reads or writes: commits, tables, numbering, entries by position,
-names and paths, leases, durability, repair."""
+names and paths, leases, durability, repair.
+"""

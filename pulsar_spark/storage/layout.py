@@ -1,8 +1,7 @@
 """Where tables lie: names to paths under a root and back, reversibly.
 
-A topic's table is ``<root>/<tenant>/<namespace>/<topic>``, a broker's ``<root>/_bundles/<bundle>/<table>``. Small
-letters, digits, ``-`` and inner dots stay, ``_`` becomes ``__``, other bytes ``_xx``, so that names which differ in
-case stay apart. Topics' names leave room for the files beside them (:func:`beside`).
+A topic's table is ``<root>/<tenant>/<namespace>/<topic>``, a broker's ``<root>/_bundles/<bundle>/<table>``. In names
+``_`` becomes ``__``, and ``_xx`` is any byte but small letters, digits, ``-`` and inner dots.
 """
 
 import contextlib
@@ -104,16 +103,13 @@ def parse_service_url(url: str, logger: logging.Logger | None = None) -> str:
 
 
 class Layout:
-    """Places of one root, wherever it lies (see store)."""
-
     def __init__(self, root: StrPath, bundle: str = DEFAULT_BUNDLE):
         self.root = parse_root(root)
         self.store = store_of(self.root)
         self.bundle = bundle
 
     def topic(self, topic: TopicName) -> AnyPath:
-        folder = self.root / encode_name(topic.tenant) / encode_name(topic.namespace)
-        return folder / encode_name(topic.local_name, most=MAX_TABLE_NAME)
+        return self.namespace(topic.tenant, topic.namespace) / encode_name(topic.local_name, most=MAX_TABLE_NAME)
 
     def check_new_topic(self, topic: TopicName) -> None:
         """:class:`InvalidTopicName`, with the excess bytes, if the name is too long."""
@@ -122,7 +118,6 @@ class Layout:
             raise _too_long(topic.local_name, encoded, MAX_TABLE_NAME)
 
     def namespace(self, tenant: str, namespace: str) -> AnyPath:
-        """The folder of its topics."""
         return self.root / encode_name(tenant) / encode_name(namespace)
 
     def has_namespace(self, tenant: str, namespace: str) -> bool:
@@ -130,14 +125,12 @@ class Layout:
         return (tenant, namespace) == DEFAULT_NAMESPACE or self.namespace(tenant, namespace).is_dir()
 
     def make_namespace(self, tenant: str, namespace: str) -> None:
-        """Create an empty namespace unless it exists."""
         self.store.make_folder(self.namespace(tenant, namespace))
 
     def bundle_folder(self) -> AnyPath:
         return self.root / BUNDLES / self.bundle
 
     def broker_table(self, table: str) -> AnyPath:
-        """Path of ``requests``, ``cursor_ledger`` or ``ledgers``."""
         return self.bundle_folder() / table
 
     def root_table(self, table: str) -> AnyPath:
@@ -145,8 +138,7 @@ class Layout:
         return self.root / BUNDLES / DEFAULT_BUNDLE / table
 
     def local_folder(self) -> Path:
-        """Where a broker keeps what no successor needs: its bundle's folder, or a folder of this machine for an object
-        store."""
+        """A local folder for what no successor of the broker needs."""
         folder = self.bundle_folder()
         if isinstance(folder, Path):
             return folder
@@ -157,7 +149,6 @@ class Layout:
         return self.local_folder() / "checkpoint"
 
     def namespaces(self) -> list[tuple[str, str]]:
-        """(tenant, namespace) of every namespace folder, sorted."""
         return sorted(
             (tenant, namespace)
             for tenant in _named_folders(self.root)

@@ -1,16 +1,8 @@
 """The Spark session: Delta configured, quiet, and with settings that keep rounds short.
 
-An existing session (a notebook's, Databricks', the caller's) is used if it has Delta. Otherwise one is started with its
-jars (see session_jars) and these settings:
-
-- Page checksums are verified, or a flipped bit of a payload would go unseen.
-- Row groups are small, so that OPTIMIZE builds none too large for memory.
-- Checkpoints use Hadoop's file systems, since file contexts start a shell.
-- More generated classes are cached: a round needs over a hundred.
-- The JVM of rounds uses the serial collector, with both compilers.
-
-To publish messages of 100 MiB and more as DataFrames, set ``spark.driver.memory`` to eight times the largest plus a
-gigabyte; to read them, three times (see frames.reading.chunk_payloads).
+An existing session is used if it has Delta. To publish messages of 100 MiB and more as DataFrames, set
+``spark.driver.memory`` to eight times the largest plus a gigabyte; to read them, three times (see
+frames.reading.chunk_payloads).
 """
 
 import os
@@ -55,6 +47,9 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+"""Page checksums find flipped bits of payloads; small row groups fit memory; a round needs over a hundred cached
+classes.
+"""
 _LOCAL_SETTINGS = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _ROUND_SETTINGS = {
     JAVA_OPTIONS: ROUND_JAVA_OPTIONS,
@@ -66,7 +61,7 @@ _ROUND_SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": "2",
     **dict.fromkeys(("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spark.ui.retainedStages"), "50"),
 }
-"""By default Spark keeps a thousand executions, with plans as text, for a web page: 60 MB of a broker's JVM."""
+"""By default Spark keeps a thousand executions, with plans as text, for a web page."""
 
 
 def spark_session(
@@ -83,8 +78,8 @@ def spark_session(
     configuration chooses it, else two local cores. *for_rounds* adds settings for small plans, on a sibling of an
     active session. A new session can read *root*'s object store.
 
-    :class:`JavaNotFound` without a supported Java; :class:`InvalidConfiguration` for a session without Delta, or a
-    setting that comes too late.
+    :class:`JavaNotFound` without a supported Java; :class:`InvalidConfiguration` without Delta, or for a setting that
+    comes too late.
     """
     has_session = on_databricks() or "SPARK_REMOTE" in os.environ
     active = SparkSession.getActiveSession() or (SparkSession.builder.getOrCreate() if has_session else None)
@@ -173,7 +168,6 @@ def check_context(spark: SparkSession, what: str) -> None:
 
 
 def quoted(name: str) -> str:
-    """A name as Spark's SQL quotes it, whatever it contains."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -1,8 +1,7 @@
 """The tables, as data: one :class:`TableSpec` per table, from which tables are created, rows are written and
 documentation is made.
 
-``deltalake`` writes Arrow without a JVM; Spark reads the same tables. Column names are Pulsar's wire names in snake
-case. Instants end in ``_time`` (UTC), durations in ``_ms``.
+Column names are Pulsar's wire names in snake case. Instants end in ``_time`` (UTC), durations in ``_ms``.
 """
 
 from pulsar_spark.table_specs.cursor_ledger import CURSOR_LEDGER

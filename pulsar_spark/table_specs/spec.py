@@ -48,6 +48,11 @@ class TableSpec(NamedTuple):
         )
 
 
+def table_spec(name: str, row: str, *columns: tuple[str, pa.DataType, str]) -> TableSpec:
+    """A table whose rows each mean *row*, with *columns* (name, type, meaning)."""
+    return TableSpec(name, row, tuple(Column(*column) for column in columns))
+
+
 def _values(rows: list[dict], name: str) -> list:
     """The values of a column, with a fast path if every row has it."""
     try:

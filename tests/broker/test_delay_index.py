@@ -15,7 +15,7 @@ from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.errors import BrokerFenced, CorruptState, DelayIndexNotReady
 from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.delay_index.delay_buckets import EVER
-from pulsar_spark.storage.delay_index.delay_index import scheduled
+from pulsar_spark.storage.delay_index.delay_index import IndexReader
 from pulsar_spark.storage.delay_index.delay_table import DelayTable
 from pulsar_spark.storage.delta.staged_files import staging_folder
 from pulsar_spark.storage.delta.tables import AppendTable
@@ -91,7 +91,7 @@ class Indexed:
             for until in (*bounds, EVER):
                 if after <= until:
                     assert self.due(after, until) == [each for each in self.expected if after < each[0] <= until]
-        parts = scheduled(self.engine.layout, self.state.topic, -1, -1, most=2)
+        parts = IndexReader(self.engine.layout, self.state.topic, -1).between(-1, 2**63 - 1, most=2)
         assert [each for part in parts for each in zip(part.times.tolist(), part.positions.tolist())] == self.expected
 
 
@@ -231,7 +231,7 @@ def test_what_is_lost_while_it_serves_is_not_ready_until_it_is_made_again(indexe
     for path in indexed.index.table.path.glob("bucket=*/kind=entry/*"):
         path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(CorruptState, match="bucket 1 cannot be read .*repair delay-index"):
-        list(scheduled(indexed.engine.layout, indexed.state.topic, -1, 0))
+        list(IndexReader(indexed.engine.layout, indexed.state.topic, -1).between(0, 2**63 - 1))
     assert indexed.index.ready_until(indexed.topic_id, -1) == EVER
     for ask in (indexed.index.count, indexed.index.due):
         with pytest.raises(DelayIndexNotReady, match="the broker tries again"):
@@ -324,7 +324,7 @@ def test_deliver_times_at_the_ends_of_time(indexed):
         assert found.times.tolist() == ends and found.positions.tolist() == list(range(len(ends)))
         assert [indexed.next_due(time) for time in [-(2**63), *ends]] == [*ends, None]
         assert [indexed.index.count(indexed.topic_id, -1, time) for time in ends] == [6, 5, 4, 3, 2, 1, 0]
-        parts = scheduled(indexed.engine.layout, indexed.state.topic, -1, -(2**63), most=1)
+        parts = IndexReader(indexed.engine.layout, indexed.state.topic, -1).between(-(2**63), 2**63 - 1, most=1)
         assert [time for part in parts for time in part.times.tolist()] == ends
         indexed.seal()
     indexed.open()

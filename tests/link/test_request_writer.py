@@ -28,7 +28,7 @@ def test_a_client_makes_no_checkpoint_of_requests_and_the_broker_does(layout, mo
     for number in range(7):
         assert writer.write([dict(request_id=f"a{number}", kind="flow")]) == number + 1
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("checkpoint")]
-    assert last_checkpoint(path) == (0, 0)
+    assert last_checkpoint(path) == (0, 0, 0)
     with PlainBroker(layout.root) as broker:
         eventually(lambda: last_checkpoint(path)[0] == 7)
         for number in range(9):

@@ -9,7 +9,7 @@ import pytest
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
-from pulsar_spark.storage.delay_index.delay_index import Places
+from pulsar_spark.storage.delay_index.delay_segments import Places
 from pulsar_spark.storage.delay_index.delay_table import DelayTable
 from pulsar_spark.storage.delta.checkpoints import make_checkpoint
 from pulsar_spark.storage.delta.definitions import read_definition

@@ -180,7 +180,7 @@ def test_a_root_in_which_no_small_file_is_one_serves_and_is_served(tmp_path, nam
         put(path, junk)
     if junk is not PIPE:  # which deltalake would wait for
         put(table / "_delta_log/_last_checkpoint", junk)
-    assert last_checkpoint(table) == (0, 0)
+    assert last_checkpoint(table) == (0, 0, 0)
     assert {each.name for each in connected(table)} <= {"p"}
     with PlainBroker(tmp_path), contextlib.closing(pulsar.Client(f"delta:{tmp_path}")) as client:
         admin = Admin(f"delta:{tmp_path}")

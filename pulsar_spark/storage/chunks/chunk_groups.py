@@ -1,8 +1,4 @@
-"""Which chunks of a topic partition make up which messages, as far as its entries are numbered.
-
-The topic alone determines this, so chunk rows are read when needed and nothing is stored. Answers cover entries from
-``begin`` on; questions about older ones read them again.
-"""
+"""Which chunks of a topic partition make up which messages, as far as its entries are numbered; read when needed."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -27,7 +23,7 @@ MOST_RUNS = 1 << 12
 """Most runs that are read at once."""
 
 FORGET_FROM = 10_000
-"""From how many messages and stretches of chunks on old ones are forgotten."""
+"""Old messages and stretches of chunks are forgotten from this number of them on."""
 
 STILL_OPEN = (1 << 62) - 1
 """End position of a group that is still open."""
@@ -51,7 +47,6 @@ class ChunkGroups:
         self._forget()
 
     def trim(self, first: int) -> None:
-        """Note that entries before *first* are trimmed."""
         self._first = first
         self._forget()
 
@@ -117,7 +112,8 @@ class ChunkGroups:
 
     def between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         """Beginnings and ends of groups without deleted chunks that overlap *first*..*last*; open ones end at
-        ``STILL_OPEN``."""
+        ``STILL_OPEN``.
+        """
         self.need(first)
         firsts, ends = self._attempts["first"], self._attempts["end"]
         until = np.searchsorted(firsts, last, "right")
@@ -134,7 +130,7 @@ class ChunkGroups:
         return np.where(is_member, np.append(self._members["first"], -1)[at], -1)
 
     def members(self, firsts: np.ndarray, before: int) -> np.ndarray:
-        """Where the chunks of the groups lie that begin at *firsts*, before a position; ascending."""
+        """The ascending positions below *before* of all chunks of the groups that begin at *firsts*."""
         positions = self._members["position"]
         return positions[(positions < before) & np.isin(self._members["first"], firsts)]
 
@@ -150,7 +146,6 @@ class ChunkGroups:
     # Reading
 
     def need(self, first: int) -> None:
-        """Read the unknown chunks from *first* on."""
         if first < self.begin or not self._is_read:
             self._forget()
             self._is_read, self.begin, self.end = True, first, self._ledgers.end_position
@@ -173,7 +168,6 @@ class ChunkGroups:
 
     @property
     def is_large(self) -> bool:
-        """Whether forgetting old groups is worth it."""
         return len(self._units) + len(self._parts) >= FORGET_FROM
 
     def forget_before(self, before: int) -> None:
@@ -190,7 +184,6 @@ class ChunkGroups:
         self.begin = before
 
     def _unread(self) -> Iterator[list[Run]]:
-        """The unread runs that may have chunks, in batches."""
         begin, together, entries = max(self.end, self._first), list[Run](), 0
         for run in self._ledgers.chunk_runs(self.end):
             for first in range(max(run.first_position, begin), run.last_position + 1, MOST_READ):

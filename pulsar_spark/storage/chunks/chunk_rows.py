@@ -1,8 +1,4 @@
-"""Read the rows of chunks: which message each belongs to, without payloads.
-
-Deleted chunks are read from the published file until VACUUM removes it, so that their message counts as deleted and not
-as incomplete.
-"""
+"""Read the rows of chunks, without payloads; deleted chunks from their published file, until VACUUM removes it."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,7 +40,6 @@ class Chunks(NamedTuple):
 
 
 def read_chunks(table: AnyPath, run: Run) -> Chunks:
-    """The chunks of *run* that the table has."""
     return _chunks_in(_rows_of(table, [run]))
 
 
@@ -70,7 +65,6 @@ class Room:
 
     @property
     def is_enough(self) -> bool:
-        """Whether all payloads so far fitted."""
         return self.left >= 0
 
     def kept(self, payloads: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
@@ -159,7 +153,6 @@ def _chunks_in(rows: pa.Table) -> Chunks:
 
 
 def _keys_of(producers: pa.ChunkedArray, uuids: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Ascending hashes of groups, and each chunk's index among them."""
     coded = [column.combine_chunks().dictionary_encode() for column in (producers, uuids)]
     names, ids = (each.dictionary.to_pylist() for each in coded)
     of_name, of_id = (each.indices.fill_null(-1).to_numpy().astype(np.int64) for each in coded)

@@ -11,8 +11,6 @@ from pulsar_spark.storage.ledgers.partition_ledgers import spans_by_run
 
 
 class ChunkRuns:
-    """Runs that may have chunks, in order of position."""
-
     def __init__(self, runs: Sequence[Run] = ()):
         self._runs, self._firsts = runs, [run.first_position for run in runs]
 
@@ -23,7 +21,6 @@ class ChunkRuns:
 
     @property
     def end_position(self) -> int:
-        """The position after the last possible chunk."""
         return self.last_chunk_position + 1
 
     def chunk_runs(self, first: int) -> Iterator[Run]:
@@ -32,11 +29,9 @@ class ChunkRuns:
         return (self._runs[index] for index in range(at, len(self._runs)) if self._runs[index].last_position >= first)
 
     def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
-        """See :func:`spans_by_run`."""
         return spans_by_run(self, spans)
 
     def overlapping(self, first: int, last: int) -> Iterator[Run]:
-        """The runs that hold positions *first*..*last*."""
         return takewhile(lambda run: run.first_position <= last, self.chunk_runs(first))
 
 

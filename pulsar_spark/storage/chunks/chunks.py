@@ -1,4 +1,4 @@
-"""Find the chunks of messages whose ends are known, and join their payloads: a message and two row groups in memory."""
+"""Find the chunks of messages whose ends are known, and join their payloads."""
 
 import io
 import weakref
@@ -23,7 +23,6 @@ _AT_ONCE_BYTES = 64 << 20
 
 
 def _buffers_of(column: pa.ChunkedArray) -> Iterator[pa.Buffer | bytes]:
-    """The bytes of each value, empty for null, without copies."""
     for values in column.chunks:
         _, ends, data = values.buffers()
         ends = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1].tolist()
@@ -59,7 +58,6 @@ class PayloadMemory:
         self._last: Callable[[], object] = lambda: None
 
     def of(self, size: int) -> np.ndarray:
-        """*size* uninitialised bytes."""
         if len(self._memory) < size or self._last() is not None:
             self._memory = np.frombuffer(pa.allocate_buffer(size), np.uint8)  # NumPy waits for pages of 2 MiB
         found = self._memory[:size]
@@ -88,8 +86,6 @@ class _Placed:
 
 
 class ChunkedMessages(NamedTuple):
-    """Chunked messages of the topic partition in *table*."""
-
     table: AnyPath
     entries: EntryReader
     spans_of: SpansOf
@@ -124,7 +120,7 @@ class ChunkedMessages(NamedTuple):
         return made_of
 
     def are_there(self, parts: np.ndarray) -> bool:
-        """Whether no chunk at these positions is deleted; :class:`MessagesLost` if some are lost."""
+        """Is no chunk at these positions deleted? :class:`MessagesLost` if some are lost."""
         return sum(rows.num_rows for rows in self._read(parts, ())) == len(parts)
 
     def rows(self, parts: np.ndarray) -> pa.Table:
@@ -157,7 +153,6 @@ class ChunkedMessages(NamedTuple):
         return payload.whole() if found == len(parts) else None
 
     def _read_ahead(self, parts: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows of the chunks; a second thread decodes the next block."""
         blocks = self._read(parts, columns)
         rows = next(blocks, None)
         if rows is None or rows.num_rows == len(parts):

@@ -1,13 +1,8 @@
 """The compacted view of a topic: the latest message of each key up to a horizon (protocol.policies.compaction).
 
-It is a table ``_compacted`` in the topic's folder, which Delta ignores. It holds whole rows, with ledger id and
-position, in order of position; chunked messages are joined. They stay until a later message has the key, even if
-trimming or DELETE removes the topic's own rows.
-
-A partition's horizon is the last compacted publish commit. Later messages are read from the topic, and trimming keeps
-them. One commit of exactly the next version replaces a partition's rows and horizon, so only one of two concurrent
-compactions succeeds. Replaced files stay for :data:`GRACE_SECONDS`. Rules: CompactedTopicImpl,
-Compactor.COMPACTION_SUBSCRIPTION.
+It is a table in the topic's folder, with whole rows in order of position and with joined chunks. A partition's horizon
+is the last compacted publish commit. One commit of exactly the next version replaces a partition's rows and horizon, so
+of two concurrent compactions one fails. Rules: CompactedTopicImpl, Compactor.COMPACTION_SUBSCRIPTION.
 """
 
 import contextlib
@@ -37,7 +32,7 @@ from pulsar_spark.table_specs import COMPACTED
 
 FOLDER = "_compacted"
 HORIZON = "compacted/"
-"""Transaction of the view's commits: this prefix and the partition. Its version is the last compacted ledger."""
+"""Prefix, followed by the partition, of the view's transactions; the version is the last compacted ledger."""
 REMOVED, SUCCEED_TIME_MS, DURATION_MS = "compacted_removed", "compacted_time_ms", "compacted_duration_ms"
 """Transactions with the number of messages that the last compaction left out, its end and its duration."""
 GRACE_SECONDS = 60 * 60
@@ -46,8 +41,6 @@ BLOCK_ROWS = 2048
 
 
 class Facts(NamedTuple):
-    """What a compaction's commit says about it."""
-
     removed: int
     duration_ms: int
 
@@ -62,7 +55,7 @@ class _File(NamedTuple):
 
 
 class CompactedView:
-    """The compacted view of the topic with that table, as of the last look; empty if there is none."""
+    """The compacted view of the topic with that table, as of the last look; empty without a table."""
 
     def __init__(self, table: StrPath):
         self.path = path_of(table) / FOLDER
@@ -90,12 +83,10 @@ class CompactedView:
 
     @property
     def version(self) -> int:
-        """The version of the view's table; -1 without one."""
         return -1 if self._opened is None else self._opened.version()
 
     @property
     def is_made(self) -> bool:
-        """Whether the topic was ever compacted."""
         return self.transaction(SUCCEED_TIME_MS) > 0
 
     def transaction(self, app_id: str) -> int:
@@ -113,15 +104,12 @@ class CompactedView:
         return self.transaction(f"{HORIZON}{partition}")
 
     def size(self, partitions: Collection[int]) -> int:
-        """Bytes of the view's files of these partitions."""
         return sum(file.size for file in self._files if file.partition in partitions)
 
     def messages(self, partitions: Collection[int]) -> int:
-        """The number of messages in these partitions."""
         return sum(file.rows for file in self._files if file.partition in partitions)
 
     def removes(self, partitions: Collection[int]) -> list[dict]:
-        """``remove`` actions for the files of these partitions."""
         return [
             {"path": file.path, "size": file.size, "partitionValues": _partition(file)}
             for file in self._files
@@ -177,7 +165,6 @@ class CompactedView:
             return opened.read_row_group(number, columns=["position"])["position"].to_numpy()
 
     def _groups(self, file: _File, is_wanted: Callable[["_Bounds"], bool]) -> Iterator[pa.Table]:
-        """The row groups of a file that are wanted; the latest stays decoded."""
         for number, has in enumerate(self._bounds_of(file)):
             if is_wanted(has):
                 if self._group is None or self._group[0] != (file.path, number):
@@ -214,8 +201,6 @@ class CompactedView:
 
 
 class _Bounds(NamedTuple):
-    """First position, last position and last ledger id of a row group."""
-
     first: int
     last: int
     last_ledger_id: int
@@ -242,7 +227,7 @@ def _blocks(rows: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
 
 
 def is_in_order(path: AnyPath) -> bool:
-    """Whether the rows of a file are in order of position, which readers rely on."""
+    """Are the rows of a file in order of position, which readers rely on?"""
     last = -1
     with pq.ParquetFile(store_of(path).parquet(path)) as opened:
         for number in range(opened.num_row_groups):
@@ -270,5 +255,4 @@ def replace_rows(view: CompactedView, horizons: Mapping[int, int], adds: list[di
     transactions |= {REMOVED: facts.removed, SUCCEED_TIME_MS: now_micros() // 1000, DURATION_MS: facts.duration_ms}
     if commit(view.path, [view.version + 1], adds, transactions, view.removes(horizons)) is None:
         raise NotAllowedError(f"{str(view.path)!r}: {IN_PROGRESS}: another one was faster; try again")
-    for _ in remove_unseen(view.path, time.time() - GRACE_SECONDS, frozenset()):  # files that left the view long ago
-        pass
+    list(remove_unseen(view.path, time.time() - GRACE_SECONDS, frozenset()))  # files that left the view long ago

@@ -1,8 +1,6 @@
-"""Read entries of a compacted topic by position, for a consumer that reads compacted.
+"""Read entries of a compacted topic by position: up to the horizon from the compacted view, later ones from the topic.
 
-Up to the horizon an entry is what the compacted view has, and messages that were compacted out count as deleted. The
-rest comes from the topic, and so do deletions (messages with a key and no content) that
-:meth:`CompactedEntries.look_for_deletions` found.
+Messages that were compacted out count as deleted.
 """
 
 import threading
@@ -28,7 +26,6 @@ from pulsar_spark.table_specs import COMPACTED
 _T = TypeVar("_T")
 _NONE = np.empty(0, np.int64)
 _JUDGED_BY = ("partition_key", "payload", "uncompressed_size", "encryption_keys", "uuid")
-"""Columns that determine whether a message is a deletion."""
 
 
 class CompactedEntries:
@@ -47,7 +44,7 @@ class CompactedEntries:
         spans: Iterable[tuple[int, int]] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Iterator[pa.Table | Missing]:
-        """Like :meth:`EntryReader.read`, for numbered runs; up to the horizon, what is missing comes first."""
+        """Like :meth:`EntryReader.read`, for numbered runs; up to the horizon, :class:`Missing` comes first."""
         partition, spans = partition_of(run.path), None if spans is None else list(spans)
         with self._lock:
             view = self._view(table)
@@ -89,7 +86,6 @@ class CompactedEntries:
             self._deletions[str(table), partition] = np.unique(np.concatenate([known, *found]))
 
     def deletions(self, table: StrPath, partition: int, first: int, last: int) -> np.ndarray:
-        """The positions of known deletions at *first*..*last*, in order."""
         with self._lock:
             known = self._deletions.get((str(table), partition), _NONE)
         return known[np.searchsorted(known, first) : np.searchsorted(known, last, "right")]
@@ -129,14 +125,12 @@ def _deletes(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _within(known: np.ndarray, run: Run, spans: list[tuple[int, int]] | None) -> np.ndarray:
-    """The *known* positions in *spans*, or in the whole run."""
     spans = [(run.first_position, run.last_position)] if spans is None else spans
     parts = [known[np.searchsorted(known, first) : np.searchsorted(known, last, "right")] for first, last in spans]
     return np.concatenate([_NONE, *parts])
 
 
 def _in_order(tables: list[pa.Table]) -> list[pa.Table]:
-    """All rows as one table, by position and batch index."""
     rows = pa.concat_tables(table.select(COMPACTED.schema.names) for table in tables)
     return [rows.sort_by([("position", "ascending"), ("batch_index", "ascending")])]
 

@@ -14,7 +14,6 @@ from pulsar_spark.storage.topics.topics import Topic
 
 
 def retains_null_key(layout: Layout, topic: Topic) -> bool:
-    """Whether compaction keeps the topic's messages without a key."""
     latest = read_latest(layout_of(layout, topic.name), "policy")
     return _number(latest, str(topic.name), COMPACTION_RETAIN_NULL_KEY) == 1
 

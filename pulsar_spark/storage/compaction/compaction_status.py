@@ -1,7 +1,6 @@
 """Whether a compaction of a topic runs, and how the last ended: a locked file in the topic's folder.
 
-After a crash the file says "running" but is unlocked: the compaction failed. In object stores, which have no locks, the
-file names the process. The file decides nothing; the view's commit does.
+After a crash the file says "running" but is unlocked. In object stores the file names the process.
 """
 
 import contextlib
@@ -63,7 +62,6 @@ def _compacting(topic: Topic) -> Iterator[None]:
 
 
 def compaction_status(topic: Topic, view: CompactedView) -> CompactionStatus:
-    """The status of the last compaction of the topic."""
     done = SUCCESS if view.is_made else NOT_RUN
     try:
         is_free, content = (_now if store_of(topic.path).is_local else _now_in_store)(topic)
@@ -80,7 +78,6 @@ def compaction_status(topic: Topic, view: CompactedView) -> CompactionStatus:
 
 
 def _now(topic: Topic) -> tuple[bool, dict]:
-    """Whether no compaction runs now, and the file's content."""
     path = topic.path / FILE
     if not path.is_file():
         raise FileNotFoundError(path)
@@ -118,7 +115,6 @@ def _now_in_store(topic: Topic) -> tuple[bool, dict]:
 
 
 def _is_over(path: AnyPath) -> bool:
-    """Whether a recorded compaction's process has ended, or it was recorded too long ago."""
     return has_holder_ended(path) or path.stat().st_mtime + LONGEST_SECONDS < time.time()
 
 
@@ -136,7 +132,6 @@ def _content(path: AnyPath, opened: int) -> dict:
 
 
 def _parsed(path: AnyPath, content: bytes) -> dict:
-    """The file's content; empty if it is invalid."""
     try:
         found = parse_object(content)
         for name in {"status", "error"} & found.keys():

@@ -24,7 +24,6 @@ SNAPSHOT = "snapshot"
 
 
 def read_round(path: AnyPath, version: int, kinds: Collection[str] | None = None) -> pa.Table:
-    """The rows of one round, all or those of *kinds*, which skips a snapshot's many ranges."""
     return rows_of(path, TableLog(path).commit(version), kinds)
 
 
@@ -83,8 +82,9 @@ class Round(NamedTuple):
 def since_snapshot(
     path: AnyPath, read: Callable[[Commit], Round], kinds: Collection[str] | None = None
 ) -> Iterator[tuple[int, Round]]:
-    """Version and rows of the rounds from the newest snapshot on that have facts of *kinds* (default: all), and the
-    newest."""
+    """Version and rows of the newest round, and of those from the newest snapshot on that have facts of *kinds*
+    (default: all).
+    """
     log, rounds, has_newest = TableLog(path), [], False
     for version in range(log.latest(), 0, -1):
         if not log.has(version):

@@ -1,8 +1,6 @@
 """The ``cursor_ledger`` table: one commit per round; the latest row of each fact is the state.
 
-A snapshot is a round that holds every latest row again; a new reader starts at the newest. :data:`KEYS` says which row
-replaces which. A round's commit names the clients that it concerns (:func:`concerned`), so that others need not open
-its file.
+A snapshot is a round that holds every latest row again; a new reader starts at the newest.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -46,7 +44,7 @@ class WaitingKey(NamedTuple):
 
 
 MOST_IDS, MOST_CONCERNED = 10_000, 256
-"""A round that concerns more names nobody, and everybody reads it."""
+"""A round that concerns more clients names none, and everybody reads it."""
 _CURSOR = CursorKey._fields
 KEYS: dict[str, tuple[str, ...]] = {
     "round": (),
@@ -59,12 +57,18 @@ KEYS: dict[str, tuple[str, ...]] = {
     "waiting_request": ("requests_version", "first"),
     "set_aside": ("status", "requests_version", "first", "last", "request_id", "topic", "partition", "subscription"),
 }
-"""The columns that identify a fact of each kind; its latest row wins. A consumer's row without hash ranges keeps the
-previous ones. Of a policy's properties only the name counts. SetAside.id identifies entries that are set aside."""
+"""The columns that identify a fact of each kind; its latest row wins.
+
+A consumer's row without hash ranges keeps the previous ones. Of a policy's properties only the name counts. SetAside.id
+identifies entries that are set aside.
+"""
 
 OF_ONE_ROUND = ("letter", "reply", "housekeeping", "reset")
-"""Kinds of rows that say what a round did, and are no part of the state after it. A reset ends the ranges that earlier
-rounds say of its cursor; a range counts entry by entry, until a later one says another state."""
+"""Kinds of rows that say what a round did, and are no part of the state after it.
+
+A reset ends the ranges that earlier rounds say of its cursor; a range counts entry by entry, until a later one says
+another state.
+"""
 
 HANGS_ON: dict[str, tuple[str, ...]] = {
     "round": (),
@@ -113,8 +117,7 @@ class LatestRows:
         self.letterless: dict[CursorKey, dict] = {}
 
     def catch_up(self, path: AnyPath, columns: list[str] | None = None) -> None:
-        """Apply the next rounds of the table at *path*, from the newest snapshot if necessary. *columns* limits the
-        read."""
+        """Apply the table's next rounds, from the newest snapshot if necessary; *columns* limits the read."""
         read = partial(_read_round, path, kinds=self.kinds, columns=columns)
         wanted = self.kinds and self.kinds - {"round"}
         if self.version:
@@ -134,7 +137,6 @@ class LatestRows:
                 self.version = version
 
     def apply(self, rows: pa.Table) -> None:
-        """Apply the rows of the next round."""
         self._apply_round(_round_of([rows]))
 
     def _apply_round(self, found: Round) -> None:
@@ -169,7 +171,7 @@ class LatestRows:
         return list(ranges_of(self.entries(key)))
 
     def entries(self, key: CursorKey) -> EntryMap:
-        """The map of a cursor's entries; all after mark-delete are unread where no row says more."""
+        """The map of a cursor's entries; without rows, all after mark-delete are unread."""
         return self.maps[key] if key in self.maps else EntryMap(self.cursors[key]["mark_delete_position"])
 
     def states(self, key: CursorKey) -> Iterator[Range]:
@@ -237,7 +239,6 @@ class LatestRows:
 
 
 def _replace(facts: dict, key: object, row: dict, fact: object) -> None:
-    """Set the fact of a key, or remove it if the row says so."""
     facts.pop(key, None)
     if not row["is_removed"]:
         facts[key] = fact
@@ -264,7 +265,6 @@ def concerned_name(name: str) -> str:
 
 
 def _read_round(path: AnyPath, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None) -> Round:
-    """The rows of a round; ranges are packed part by part to save memory."""
     return _round_of(rows_by_part(path, commit, kinds, columns))
 
 
@@ -279,7 +279,6 @@ def _round_of(tables: Iterable[pa.Table]) -> Round:
 
 
 def _changes_in(rows: pa.Table) -> Iterator[tuple[CursorKey, Sequence[Range] | Sequence[Listed]]]:
-    """Cursor and ranges, or entries that rows name, from rows of kind ``range``."""
     if "positions" in rows.column_names and rows["positions"].null_count < rows.num_rows:
         is_listed = pc.is_valid(rows["positions"])
         for key, same in groupby(listed_rows(rows.filter(is_listed), _CURSOR), itemgetter(0)):

@@ -1,6 +1,4 @@
-"""Rows of kind ``range`` in ``cursor_ledger`` as ranges, read by column and packed if many, since a snapshot may have
-millions.
-"""
+"""Rows of kind ``range`` in ``cursor_ledger`` as ranges, read by column and packed if many."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -18,9 +16,7 @@ LARGE = 16
 
 
 def facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows of a round without ranges, copied, since a slice keeps all rows in memory; and the ranges, sliced if
-    possible.
-    """
+    """The rows of a round without ranges, copied, since a slice keeps all in memory; and the ranges."""
     is_range = pc.equal(rows["kind"], "range")
     count = pc.sum(is_range).as_py() or 0
     first_range = rows.num_rows - count
@@ -38,7 +34,6 @@ def listed_rows(rows: pa.Table, place: Sequence[str]) -> Iterator[tuple[tuple, L
 
 
 def lists_of(column: pa.ChunkedArray | pa.ListArray) -> list[np.ndarray | None]:
-    """The numbers of each row of a column of lists."""
     found: list[np.ndarray | None] = []
     for part in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         values, offsets = part.values.to_numpy(), part.offsets.to_pylist()
@@ -63,7 +58,6 @@ def ranges_by_place(rows: pa.Table, place: Sequence[str]) -> Iterator[tuple[tupl
 
 
 def _packed(rows: pa.Table) -> PackedRanges:
-    """*rows* as packed ranges."""
     ends = np.stack([rows.column(name).to_numpy() for name in ("first", "last")])
     which, tails = np.zeros(rows.num_rows, np.int64), [()]
     for name in TAIL:

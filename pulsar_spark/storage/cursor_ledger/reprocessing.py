@@ -1,8 +1,7 @@
 """The ``reprocessing`` table: which dead letters jobs have selected and sent back.
 
-A ``job`` row and its ``claim`` rows are one commit; so are a ``chunk`` row and its ``sent`` rows, after publishing. A
-claimed letter is **taken**, and free again only if its chunk is done without it. A selection is recorded only if no
-other was since the table was read.
+A job and its claims are one commit; so are a chunk and its sent letters, after publishing. A claimed letter is free
+again only if its chunk is done without it.
 """
 
 import contextlib
@@ -24,12 +23,10 @@ from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.table_specs import REPROCESSING
 
 SELECTION = "selection"
-"""Transaction of all commits that record one."""
+"""Transaction of all commits that record a selection; none is recorded if another was since the table was read."""
 
 
 class Claim(NamedTuple):
-    """A letter that a job will send."""
-
     destination: str
     chunk: int
     number: int
@@ -73,7 +70,6 @@ class Reprocessing:
             yield
 
     def read_job(self, job_id: str) -> Job | None:
-        """The job; None without a selection."""
         found = self._rows(_of_job("job", job_id)).to_pylist()
         if not found:
             return None
@@ -83,7 +79,6 @@ class Reprocessing:
         )
 
     def read_claims(self, job_id: str) -> list[Claim]:
-        """The letters of a job, by destination and number."""
         rows = self._rows(_of_job("claim", job_id)).select(Claim._fields)
         return sorted(Claim(**row) for row in rows.to_pylist())
 
@@ -95,7 +90,6 @@ class Reprocessing:
         }
 
     def read_sent(self, job_id: str) -> pa.Table:
-        """The ``sent`` rows of a job."""
         return self._rows(_of_job("sent", job_id))
 
     def read_taken(self, topic_id: str) -> set[str]:
@@ -109,7 +103,6 @@ class Reprocessing:
         }
 
     def version(self) -> int:
-        """The table's version now."""
         return TableLog(self.path).latest()
 
     def record_job(self, job: Job, claims: list[Claim], known: int) -> None:

@@ -1,7 +1,4 @@
-"""Read the ``requests`` table commit by commit, without a JVM.
-
-Unreadable commits, and missing versions before existing ones, come as commits without rows, with the reason.
-"""
+"""Read the ``requests`` table commit by commit; unreadable or missing commits come without rows, with the reason."""
 
 from typing import NamedTuple
 
@@ -16,9 +13,7 @@ from pulsar_spark.table_specs import REQUESTS
 
 MOST_COMMITS = 1000
 MOST_ROWS = 20_000
-"""Most commits read at a time, and the rows after which none is added, so that rounds of a returning broker stay
-short.
-"""
+"""Limits of one reading, in commits and in rows, so that rounds of a returning broker stay short."""
 
 
 class RequestCommit(NamedTuple):
@@ -65,7 +60,6 @@ def read_request_commit(path: AnyPath, version: int) -> RequestCommit:
 
 
 def _gap(log: TableLog, version: int) -> RequestCommit | None:
-    """The missing versions after *version*, if later ones exist."""
     later = log.next_there(version + 2)
     if later is None or log.has(version + 1):
         return None

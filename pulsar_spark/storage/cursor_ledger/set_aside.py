@@ -1,8 +1,6 @@
-"""Rows of kind ``set_aside`` in ``cursor_ledger``: requests, topics and subscriptions that the broker could not
-process.
+"""Rows of kind ``set_aside`` in ``cursor_ledger``: requests, topics and subscriptions that the broker failed on.
 
-The latest row of an id counts; ``is_removed`` revokes it. It names a request's version and row in ``requests``; without
-a row number it means the versions up to ``last``.
+The latest row of an id counts. A request without a row number means the versions up to ``last``.
 """
 
 from datetime import datetime

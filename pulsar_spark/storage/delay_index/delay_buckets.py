@@ -1,7 +1,4 @@
-"""Answer from buckets of the delay index which entries are due, and when the next one is.
-
-Memory holds the segments' statistics and the segments read last.
-"""
+"""Answer from buckets of the delay index which entries are due, and when the next one is."""
 
 import threading
 from collections import OrderedDict
@@ -24,8 +21,6 @@ _OPEN_FILES = 64
 
 
 class BucketLost(CorruptState):
-    """A file of a bucket is gone or damaged."""
-
     def __init__(self, bucket: "Bucket", path: AnyPath, cause: Exception):
         super().__init__(
             f"delay index: {str(path)!r} of bucket {bucket.number} cannot be read ({cause}): a broker "
@@ -72,15 +67,12 @@ class Bucket:
 
 
 def _are_alone(found: Statistics) -> np.ndarray:
-    """Which rows are of segments with one place only."""
     segments = found.files.astype(np.int64) << 32 | found.segments
     _, index, counts = np.unique(segments, return_inverse=True, return_counts=True)
     return counts[index] == 1
 
 
 class _Decoded:
-    """A segment in memory, by place."""
-
     def __init__(self, entries: Entries):
         order: np.ndarray | slice = np.argsort(entries.places, kind="stable")
         if isinstance(order, np.ndarray) and (order[1:] > order[:-1]).all():
@@ -171,7 +163,6 @@ class Buckets:
         return int(times[np.searchsorted(times, after, "right")])
 
     def due(self, place: int, after: int, until: int) -> Due:
-        """The entries with *after* < deliver time <= *until*, in order."""
         return in_order(
             self._due_of(bucket, place, known, at).between(after, until)
             for bucket, known in self._with(place)

@@ -1,6 +1,5 @@
-"""Names of the delay index's files, which contain a digest, so that readers detect changed bytes.
-
-It is a digest of the footer for files with entries, whose pages have checksums, and of all bytes for files with notes.
+"""Names of the delay index's files, which contain a digest of the footer, or of all bytes, so that changes are
+detected.
 """
 
 import hashlib
@@ -33,7 +32,7 @@ def write_named(
     *,
     by_footer: bool = False,
 ) -> tuple[str, Written]:
-    """Write a file of *folder* and name it after its bytes or its footer; its name, and what *write* returned.
+    """Write a file of *folder* and name it after its bytes or its footer; its name, and the result of *write*.
 
     *write* gets the path of a draft, or a sink. *note* gets each name before its file exists, for removal after a
     failure.

@@ -1,45 +1,31 @@
 """The delay index of a bundle: delayed entries by deliver time, on disk, for all subscriptions (semantics 5.7 to 5.19,
 decisions 0.21 and 0.24; design 10).
 
-It follows from what was published and ``ledgers``: it holds each run's entries with a deliver time after the run's
-``delayed_after``, also deleted ones. How buckets are written, merged or rebuilt does not change its answers. Unlike
+It holds each run's entries with a deliver time after the run's ``delayed_after``, also deleted ones. Unlike
 BucketDelayedDeliveryTracker:
 
-- The open bucket is in memory, has small publishes of all topics and is sealed by size (5.8). A large publish is a
-  bucket.
-- A segment is a row group, cut by number of entries and not by time (5.9). Its statistics stay in memory.
+- The open bucket is in memory, for all topics, and is sealed by size (5.8). A large publish is a bucket.
+- A segment is a row group, cut by number of entries and not by time (5.9).
 - Merging follows 5.14, a segment at a time. Unneeded buckets are removed by one commit (5.10). 5.15's defects are
   absent.
-- There are no bitmaps (5.11): cursors know what was promoted and acknowledged.
+- There are no bitmaps (5.11): cursors know which entries were promoted and acknowledged.
 
-A crash leaves only files that no commit names, which the next start removes. Lost or damaged buckets are rebuilt from
-the topics, whose affected partitions are not ready until then. Deleted entries are then missing if VACUUM removed their
-file.
+Lost or damaged buckets are rebuilt from the topics, whose affected partitions are not ready until then.
 """
 
 from collections.abc import Iterator
 
-from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.storage.chunks.chunk_groups import chunks_of
 from pulsar_spark.storage.delay_index.delay_buckets import BucketLost, Buckets, Segments
 from pulsar_spark.storage.delay_index.delay_notes import NOT_INDEXED
 from pulsar_spark.storage.delay_index.delay_segments import Places
 from pulsar_spark.storage.delay_index.delay_table import DelayTable
-from pulsar_spark.storage.delay_index.delayed import NONE_DUE, Due, in_order, read_delayed
+from pulsar_spark.storage.delay_index.delayed import Due, in_order, read_delayed
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.needed_runs import delayed_runs
 from pulsar_spark.storage.topics.topics import Topic
 
-__all__ = ["NONE_DUE", "Due", "IndexReader", "scheduled"]
 PART_ENTRIES = 100_000
-
-
-def scheduled(
-    layout: Layout, topic: Topic, partition: int, after: int, until: int | None = None, *, most: int = PART_ENTRIES
-) -> Iterator[Due]:
-    """The delayed entries of a topic partition with *after* < deliver time <= *until*, by (deliver time, position), in
-    parts of about *most*."""
-    yield from IndexReader(layout, topic, partition).between(after, MAX_LONG if until is None else until, most)
 
 
 class IndexReader:
@@ -65,7 +51,6 @@ class IndexReader:
                 self._open_again(lost)
 
     def count(self, after: int, until: int) -> int:
-        """The number of entries with *after* < deliver time <= *until*."""
         while True:
             buckets, place, unsealed = self._open()
             try:

@@ -1,7 +1,7 @@
 """Write buckets, and merge several into one without holding them in memory."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from pulsar_spark.storage.delay_index.delay_segments import (
     Places,
     SegmentFile,
     Statistics,
+    joined,
     together,
     write_segments,
 )
@@ -30,7 +31,7 @@ def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places)
     names, written, found, rest = list[str](), list[dict](), list[Statistics](), iter(segments)
     with removing(folder, written):
         while first := next(rest, None):
-            of_file = _chained(first, islice(rest, FILE_ENTRIES // SEGMENT_ENTRIES - 1))
+            of_file = chain([first], islice(rest, FILE_ENTRIES // SEGMENT_ENTRIES - 1))
             name, statistics = write_named(
                 folder,
                 lambda draft: write_segments(draft, of_file, places.known, file=len(found)),
@@ -43,19 +44,12 @@ def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places)
     return NewBucket(number, folder, names, Statistics.joined(found))
 
 
-def _chained(first: Entries, others: Iterable[Entries]) -> Iterator[Entries]:
-    yield first
-    yield from others
-
-
 def segments_of(entries: Entries) -> Iterator[Entries]:
-    """The ordered *entries*, cut into segments."""
     for first in range(0, len(entries), SEGMENT_ENTRIES):
         yield entries.part(slice(first, first + SEGMENT_ENTRIES))
 
 
 def write_entries(table: DelayTable, entries: Entries, places: Places) -> NewBucket:
-    """Write a bucket with *entries*, in any order."""
     entries = together([entries], places.ranks())
     return write_bucket(table, segments_of(entries), places)
 
@@ -72,8 +66,6 @@ def merge_buckets(
 
 
 class _Stream:
-    """The entries of a bucket's file, a segment at a time."""
-
     def __init__(self, bucket: Bucket, file: int, places: Places, needed: Callable[[Bucket, Entries], np.ndarray]):
         self._bucket, self._path = bucket, bucket.folder / bucket.names[file]
         self._places, self._needed, self._segment = places, needed, 0
@@ -135,7 +127,6 @@ def _key(entries: Entries, at: int, ranks: np.ndarray) -> tuple[int, int, int]:
 
 
 def _end_of(entries: Entries, bound: tuple[int, int, int], ranks: np.ndarray) -> int:
-    """How many of *entries* are not after *bound*."""
     time, rank, position = bound
     first, last = (int(np.searchsorted(entries.due.times, time, side)) for side in ("left", "right"))
     here = ranks[entries.places[first:last]]
@@ -144,20 +135,14 @@ def _end_of(entries: Entries, bound: tuple[int, int, int], ranks: np.ndarray) ->
 
 
 def _recut(blocks: Iterable[Entries]) -> Iterator[Entries]:
-    """The entries of *blocks* in segments."""
     kept, size = [], 0
     for block in blocks:
         kept.append(block)
         size += len(block)
         if size >= SEGMENT_ENTRIES:
-            whole = _joined(kept)
+            whole = joined(kept)
             end = size - size % SEGMENT_ENTRIES
             yield from segments_of(whole.part(slice(0, end)))
             kept, size = [whole.part(slice(end, None))], size - end
     if size:
-        yield _joined(kept)
-
-
-def _joined(parts: list[Entries]) -> Entries:
-    due = type(NO_ENTRIES.due)(*(np.concatenate(columns) for columns in zip(*(part.due for part in parts))))
-    return Entries(due, np.concatenate([part.places for part in parts]))
+        yield joined(kept)

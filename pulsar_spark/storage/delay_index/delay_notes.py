@@ -22,7 +22,6 @@ class Indexed(NamedTuple):
     positions: Positions
 
     def holds(self, first: int, last: int) -> bool:
-        """Whether all positions *first*..*last* are indexed."""
         return next(self.positions.gaps(first, last), None) is None
 
 
@@ -39,7 +38,6 @@ class NewBucket(NamedTuple):
 
 
 def schema_of(kind: str) -> pa.Schema:
-    """The columns of rows of a kind."""
     names = {
         SEGMENT: ("topic_id", "partition", "due_time", "last_due_time", "entries", "path", "segment"),
         INDEXED: ("topic_id", "partition", "position", "last_position", "since_bucket"),
@@ -48,7 +46,6 @@ def schema_of(kind: str) -> pa.Schema:
 
 
 def segment_rows(new: NewBucket, places: Places) -> pa.Table:
-    """The rows of a bucket's segment statistics."""
     found = new.statistics
     here = [places.known[number] for number in found.places.tolist()]
     return pa.Table.from_arrays(

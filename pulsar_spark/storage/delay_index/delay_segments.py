@@ -1,8 +1,4 @@
-"""Write and read segments of the delay index: row groups of its files.
-
-Entries are ordered by (deliver time, topic, partition, position). Times are whole milliseconds
-(protocol.delays.whole_ms).
-"""
+"""Segments of the delay index: row groups of its files, ordered by (deliver time in ms, topic, partition, position)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -24,8 +20,6 @@ _CODED = {"due_time": "DELTA_BINARY_PACKED", "position": "DELTA_BINARY_PACKED", 
 
 
 class Place(NamedTuple):
-    """A topic partition."""
-
     topic_id: str
     partition: int
 
@@ -74,12 +68,16 @@ class Entries(NamedTuple):
 NO_ENTRIES = Entries(NONE_DUE, np.empty(0, np.int32))
 
 
-def together(parts: Iterable[Entries], ranks: np.ndarray) -> Entries:
-    """The entries of *parts*, by (deliver time, rank of the topic partition, position)."""
+def joined(parts: Iterable[Entries]) -> Entries:
     parts = [NO_ENTRIES, *parts]
     due = Due(*(np.concatenate(columns) for columns in zip(*(part.due for part in parts))))
-    found = Entries(due, np.concatenate([part.places for part in parts]))
-    return found.part(np.lexsort((due.positions, ranks[found.places], due.times)))
+    return Entries(due, np.concatenate([part.places for part in parts]))
+
+
+def together(parts: Iterable[Entries], ranks: np.ndarray) -> Entries:
+    """The entries of *parts*, by (deliver time, rank of the topic partition, position)."""
+    found = joined(parts)
+    return found.part(np.lexsort((found.due.positions, ranks[found.places], found.due.times)))
 
 
 class Statistics(NamedTuple):
@@ -111,7 +109,6 @@ class Statistics(NamedTuple):
 
 
 def statistics_of(entries: Entries, file: int, segment: int) -> Statistics:
-    """The statistics of one segment with the ordered *entries*."""
     order = np.argsort(entries.places, kind="stable")
     places, times = entries.places[order], entries.due.times[order]
     starts = np.flatnonzero(np.diff(places, prepend=-1))

@@ -1,8 +1,7 @@
 """The table ``delay_index`` of a bundle: load its buckets, and commit changes.
 
-A bucket has files with entries and one with its segments' statistics. One more file says which positions are indexed;
-each commit replaces it. A bucket's number is the version that follows the one known when it was written. A commit
-directly follows the known version, or raises :class:`BrokerFenced`.
+A bucket has files with entries and one with its segments' statistics. One more file, replaced by each commit, has the
+indexed positions. A bucket's number is the version after the one known when it was written.
 """
 
 import os
@@ -61,7 +60,7 @@ class LostBucket(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """The table's content: buckets, what is indexed by number of the place, and what is lost."""
+    """The table's buckets, indexed positions by number of the place, and lost buckets."""
 
     buckets: list[Bucket]
     indexed: dict[int, Indexed]
@@ -69,8 +68,6 @@ class Loaded(NamedTuple):
 
 
 class DelayTable:
-    """The table of one bundle, which may not exist."""
-
     def __init__(self, layout: Layout):
         self.path = layout.broker_table(DELAY_INDEX.name)
         self._log = TableLog(self.path)
@@ -80,7 +77,6 @@ class DelayTable:
 
     @property
     def is_there(self) -> bool:
-        """Whether it has a log."""
         return self._log.latest() >= 0
 
     def folder(self, bucket: int, kind: str = ENTRY) -> AnyPath:
@@ -98,13 +94,11 @@ class DelayTable:
         return number, folder
 
     def remove(self) -> None:
-        """Remove the table in one step."""
         with suppress(FileNotFoundError):
             drop_table(self.path)
         self._live, self.version = {}, -1
 
     def remove_staged(self) -> None:
-        """Remove staged files that a crash of Spark's writing left."""
         remove_staged(self.path)
 
     def unnamed(self) -> list[AnyPath]:
@@ -114,7 +108,6 @@ class DelayTable:
         return [self.path / name for name in there if name.endswith(".parquet") and name not in live]
 
     def paths_of(self, numbers: Iterable[int]) -> list[AnyPath]:
-        """The files of these buckets."""
         keys = [(number, kind) for number in numbers for kind in (ENTRY, SEGMENT)]
         return [self.folder(*key) / name for key in keys for name in self._live.get(key, {})]
 
@@ -153,7 +146,7 @@ class DelayTable:
         self._live.setdefault((int(values["bucket"]), values["kind"]), {})[name] = size
 
     def _indexed(self, places: Places) -> tuple[dict[int, Indexed], set[int], list[LostBucket]]:
-        """What is indexed, the numbers of all buckets, and what is lost."""
+        """Indexed positions, the numbers of all buckets, and lost buckets."""
         files = list(self._live.get((NO_BUCKET, INDEXED), {}))
         if not self.version:
             return {}, set(), []
@@ -247,7 +240,6 @@ class DelayTable:
             version += 1
 
     def _write(self, bucket: int, kind: str, rows: pa.Table, written: list[dict]) -> str:
-        """Write a file of notes, and add it to *written*; its path."""
         folder = self.folder(bucket, kind)
         check_there(folder)
         folder.mkdir(parents=True, exist_ok=True)

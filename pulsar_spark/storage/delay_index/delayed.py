@@ -29,7 +29,6 @@ class Due(NamedTuple):
         return len(self.positions)
 
     def part(self, places: slice | np.ndarray) -> "Due":
-        """The entries at these indexes."""
         return Due(*(column[places] for column in self))
 
     def between(self, after: int, until: int | None) -> "Due":
@@ -50,7 +49,6 @@ def places_between(times: np.ndarray, after: int, until: int | None) -> tuple[in
 
 
 def in_order(parts: Iterable[Due]) -> Due:
-    """The entries of *parts*, in order."""
     parts = [part for part in parts if len(part)]
     if len(parts) < 2:
         found = parts[0] if parts else NONE_DUE
@@ -61,15 +59,15 @@ def in_order(parts: Iterable[Due]) -> Due:
 
 
 def has_delayed(run: Run) -> bool:
-    """Whether any entry of the run may be in the index."""
+    """Can any entry of the run be in the index?"""
     return run.has_delayed and run.delayed_after is not None
 
 
 def deliver_times(table: AnyPath, runs: Iterable[Run]) -> np.ndarray:
     """The deliver time of each entry of *runs*, in microseconds (whole milliseconds); :data:`NO_TIME` without one.
 
-    An entry's first message decides. Entries deleted since count too, until VACUUM removes their file, so that every
-    reader counts alike.
+    An entry's first message decides. Entries deleted since count too, until VACUUM removes their file, so that all
+    readers agree.
     """
     runs = list(runs)
     is_delayed = np.repeat(np.array([run.has_delayed for run in runs], bool), [run.entries for run in runs])

@@ -1,4 +1,4 @@
-"""The delayed entries of a topic partition as a reader of the root finds them, without the broker, in parts."""
+"""The delayed entries of a topic partition, for readers without a broker."""
 
 from collections.abc import Iterator
 
@@ -14,34 +14,29 @@ from pulsar_spark.storage.topics.topics import Topic
 
 
 class Delayed:
-    """The numbered delayed entries of one topic partition."""
-
     def __init__(self, index: LedgerIndex, topic: Topic, partition: int):
         self._index, self.topic, self.partition = index, topic, partition
         self._delayed = IndexReader(index.layout, topic, partition)
 
     @property
     def end(self) -> int:
-        """The position the next entry gets."""
         return self._index.end(self.topic.topic_id, self.partition)
 
     def by_position(self, first: int, last: int) -> Due:
-        """Delayed entries at positions *first*..*last*, by position."""
         runs = list(self._runs(first, last))
         found = read_delayed(self.topic.path, runs, chunks_of(self._index.layout, self.topic, self.partition, runs))
         return found.part(np.argsort(found.positions))
 
     def first_position(self) -> int | None:
-        """Nothing before it is delayed; None if nothing is."""
+        """A position before which nothing is delayed; None if nothing is."""
         runs = self._runs(0, self.end - 1) if self.end else ()
         return next((run.first_position for run in runs if has_delayed(run)), None)
 
     def count(self, after: int, until: int = MAX_LONG) -> int:
-        """How many are due after *after*, up to *until*."""
         return self._delayed.count(after, until)
 
     def between(self, after: int, until: int = MAX_LONG) -> Iterator[Due]:
-        """Delayed entries in due order, in parts: see storage.delay_index."""
+        """See :meth:`IndexReader.between`."""
         return self._delayed.between(after, until)
 
     def _runs(self, first: int, last: int) -> Iterator[Run]:

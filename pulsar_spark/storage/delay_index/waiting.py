@@ -1,6 +1,4 @@
-"""Which entries wait for a cursor, as a reader of the root finds them without the broker.
-
-The latest rows say which wait, the delay index until when."""
+"""Which entries wait for a cursor, by the latest rows and the delay index, for readers without a broker."""
 
 from collections.abc import Iterator
 
@@ -31,7 +29,6 @@ class WaitingEntries:
             yield part.part(self._have(part.positions, UNREAD_CODE, WAITING_CODE))
 
     def count(self, now: int) -> int:
-        """How many wait for a time after *now*."""
         end = self._delayed.end
         waiting = self._entries.count([WAITING_CODE], 0, end - 1)
         for part in self._delayed.between(self.since, now):

@@ -1,14 +1,10 @@
-"""Parse and check the actions of Delta commit files.
-
-Anybody may write to a topic's table. A line that breaks the Delta protocol raises :class:`CorruptState` and nothing
-else. A valid commit that needs an unknown feature sets :attr:`Commit.unknown_feature`. Source: the Delta protocol,
-"Actions", "Per-file Statistics".
-"""
+"""Parse and check the actions of Delta commit files. Source: the Delta protocol, "Actions", "Per-file Statistics"."""
 
 import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote
 
 from pulsar_spark.errors import DOCTOR, CorruptState
@@ -16,18 +12,18 @@ from pulsar_spark.protocol.topics.message_id import MAX_LONG
 
 ENGINE = "pulsar_spark"
 HOUSEKEEPING = "housekeeping"
-"""Transaction of a commit that removes what nobody needs from a broker's table. Such a commit fences nobody."""
+"""Transaction of a commit that removes unneeded rows of a broker's table. Such a commit fences nobody."""
 TRIMMED = "trimmed/"
-"""Transaction of a commit that trims a topic: this prefix and the partition. Its version is the last trimmed ledger."""
+"""Prefix, followed by the partition, of a transaction that trims a topic; its version is the last trimmed ledger."""
 
 READER_VERSION, WRITER_FEATURES_VERSION = 1, 7
 KNOWN_FEATURES = frozenset(("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"))
-"""Table features of writer version 4, which need nothing from a program that appends and reads whole files."""
+"""Table features of writer version 4 that need nothing from a program that appends and reads whole files."""
 
 
 @dataclass(frozen=True)
 class AddedFile:
-    """One ``add`` action. ``rows`` is 0 if the file has no statistics."""
+    """An ``add`` action. ``rows`` is 0 if the file has no statistics."""
 
     path: str
     size: int
@@ -43,8 +39,8 @@ class AddedFile:
 class Commit:
     """One version of a table's log; ``added`` and ``removed`` cover data-changing actions only.
 
-    ``unknown_feature`` names an unknown feature, ``concerns`` the readers that must read the rows (None: not stated).
-    ``updated_ms`` has the times of transactions. ``is_ours``: this package wrote it.
+    ``unknown_feature`` names a feature that this release does not know. ``concerns`` names the readers of the rows
+    (None: not stated). ``updated_ms`` has the times of transactions. ``is_ours``: this package wrote it.
     """
 
     version: int
@@ -64,12 +60,11 @@ class Commit:
 
     @property
     def is_fencing(self) -> bool:
-        """Whether the commit changed data and was not housekeeping."""
         return bool(self.added or self.removed) and HOUSEKEEPING not in self.transactions
 
     @property
     def trimmed(self) -> dict[int, int]:
-        """The last trimmed ledger of each partition that this commit trimmed."""
+        """The last trimmed ledger by partition."""
         found = {
             re.fullmatch(f"{TRIMMED}(-1|[0-9]{{1,5}})", app_id): ledger_id
             for app_id, ledger_id in self.transactions.items()
@@ -78,7 +73,7 @@ class Commit:
 
 
 def parse_commit(version: int, text: bytes, table: object) -> Commit:
-    """The commit of *version* from its file's bytes; :class:`CorruptState`, naming *table*, if invalid."""
+    """The commit in a file's bytes; :class:`CorruptState`, naming *table*, if invalid."""
     try:
         return _commit(version, parse_actions(text))
     except (ValueError, KeyError, TypeError, RecursionError) as broken:
@@ -88,8 +83,7 @@ def parse_commit(version: int, text: bytes, table: object) -> Commit:
 
 
 def parse_actions(text: bytes) -> list[dict]:
-    """The actions of a commit file; ValueError if it is empty, cut off or no commit, TypeError for a line of another
-    kind."""
+    """The actions of a commit file; ValueError or TypeError if it is empty, cut off or no commit."""
     actions = [_object(json.loads(line), "a line") for line in text.decode().split("\n") if line.strip("\0 \t\r")]
     if not actions:
         raise ValueError(f"its {len(text)} bytes are empty, as after a power loss")
@@ -110,13 +104,13 @@ def _check_whole(actions: list[dict]) -> None:
 
 
 def _commit(version: int, actions: list[dict]) -> Commit:
-    added, removed, transactions, updated_ms, is_overwrite, operation, unknown_feature = [], 0, {}, {}, False, "", None
-    concerns, is_ours = None, False
+    added, removed, transactions, updated_ms = [], 0, {}, {}
+    stated: dict[str, Any] = {}
     for action in actions:
         if "add" in action:
             add = _object(action["add"], "add")
             if add.get("deletionVector") is not None:
-                unknown_feature = "deletion vectors"
+                stated["unknown_feature"] = "deletion vectors"
             if add.get("dataChange", True):
                 added.append(added_file(add))
         elif "remove" in action:
@@ -131,29 +125,18 @@ def _commit(version: int, actions: list[dict]) -> Commit:
                 updated_ms[app_id] = _number(transaction["lastUpdated"], "lastUpdated", least=-MAX_LONG)
         elif "commitInfo" in action:
             info = _object(action["commitInfo"], "commitInfo")
-            operation = str(info.get("operation") or "")[:100]
-            is_ours = info.get("engineInfo") == ENGINE
-            is_overwrite = (
-                _object(info.get("operationParameters") or {}, "operationParameters").get("mode") == "Overwrite"
-            )
+            parameters = _object(info.get("operationParameters") or {}, "operationParameters")
+            stated["operation"] = str(info.get("operation") or "")[:100]
+            stated["is_ours"] = info.get("engineInfo") == ENGINE
+            stated["is_overwrite"] = parameters.get("mode") == "Overwrite"
             if isinstance(info.get("concerns"), list):
-                concerns = frozenset(_text(name, "a name of concerns") for name in info["concerns"])
+                stated["concerns"] = frozenset(_text(name, "a name of concerns") for name in info["concerns"])
         elif "protocol" in action:
-            unknown_feature = unknown_feature or _unknown_feature(_object(action["protocol"], "protocol"))
+            unknown_feature = _unknown_feature(_object(action["protocol"], "protocol"))
+            stated["unknown_feature"] = stated.get("unknown_feature") or unknown_feature
         elif "metaData" in action:
             _text(_object(action["metaData"], "metaData")["schemaString"], "schemaString")
-    return Commit(
-        version,
-        tuple(added),
-        removed,
-        transactions,
-        is_overwrite,
-        operation,
-        unknown_feature,
-        updated_ms,
-        concerns,
-        is_ours,
-    )
+    return Commit(version, tuple(added), removed, transactions, updated_ms=updated_ms, **stated)
 
 
 def _unknown_feature(protocol: dict) -> str | None:
@@ -180,20 +163,11 @@ def added_file(add: dict) -> AddedFile:
             _text(value, "a partition value")
     has_statistics = stats.get("numRecords") is not None
     rows = _number(stats["numRecords"], "numRecords") if has_statistics else 0
-    return AddedFile(
-        unquote(_text(add["path"], "path")),
-        _number(add["size"], "size"),
-        rows,
-        values,
-        least,
-        greatest,
-        nulls,
-        has_statistics,
-    )
+    path, size = unquote(_text(add["path"], "path")), _number(add["size"], "size")
+    return AddedFile(path, size, rows, values, least, greatest, nulls, has_statistics)
 
 
 def _object_or_none(found: dict, name: str) -> dict:
-    """A field's object; an empty one if it is missing or null."""
     return _object({} if found.get(name) is None else found[name], name)
 
 

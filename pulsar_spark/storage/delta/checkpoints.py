@@ -1,8 +1,6 @@
 """When to write a checkpoint of a table's log, and which older ones to remove.
 
-A checkpoint is due when the commits since the last one amount to a fixed share of its size. These stay: the newest,
-those that were so until recently, older ones at growing distances, and the one where the log begins. Source: the Delta
-protocol, "Checkpoints", "Last Checkpoint File".
+Source: the Delta protocol, "Checkpoints", "Last Checkpoint File".
 """
 
 import logging
@@ -23,28 +21,25 @@ from pulsar_spark.storage.store.small_file import parse_object, read_small
 from pulsar_spark.storage.store.store import AnyPath
 
 CHECKPOINT_EVERY = 100
-"""Least distance in versions; only multiples of it start a checkpoint, so that one of many writers does."""
+"""Only multiples of this version start a checkpoint, so that one of many writers does."""
 SHARE, SHARE_BYTES = 8, 4 * 1024
-"""A checkpoint is due when the last one has at most so many actions, or bytes, for each commit since then."""
+"""A checkpoint is due when the last one has at most this many actions, or bytes, for each commit since then."""
 CHOSEN_SECONDS = 6 * 60 * 60
-"""How long a checkpoint stays after a newer one, because a lazily executed frame of Spark may still read it."""
+"""How long a checkpoint stays after a newer one, because a lazy frame of Spark may still read it."""
 APART_SECONDS = 24 * 60 * 60
-"""Distance between older checkpoints. From four times this age on, the distance is at most half the age."""
+"""Distance between older checkpoints; from four times this age on, at most half their age."""
 _FILE = re.compile(r"([0-9]{20})\.checkpoint(\.[0-9]{10}\.[0-9]{10})?\.parquet")
 _checkpointing = forks.module_lock()
 log = logging.getLogger(__name__)
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint in the log, with its files and the time it was written."""
-
     version: int
     files: tuple[AnyPath, ...]
     written: float
 
 
 def checkpoints(table: AnyPath) -> list[Checkpoint]:
-    """The checkpoints in the table's log, by version."""
     found: dict[int, list[AnyPath]] = {}
     with suppress(FileNotFoundError):
         for file in TableLog(table).folder.iterdir():
@@ -58,28 +53,22 @@ def checkpoints(table: AnyPath) -> list[Checkpoint]:
 
 
 def is_due(table: AnyPath, version: int) -> bool:
-    """Whether the commit of *version* should be followed by a checkpoint."""
     if version % CHECKPOINT_EVERY:
         return False
-    last, size, size_in_bytes = _last_checkpoint(table)
+    last, size, size_in_bytes = last_checkpoint(table)
     commits = version - last
     return commits * SHARE >= size or 0 < size_in_bytes <= commits * SHARE_BYTES
 
 
 def checkpoint_if_due(table: AnyPath, followed: int, version: int) -> None:
-    """Start a checkpoint if one is due after *followed* and up to *version*, for tables whose writers make none."""
+    """Start a checkpoint if one is due after *followed* and up to *version*."""
     latest = version - version % CHECKPOINT_EVERY
     if latest > followed and is_due(table, latest):
         start_checkpoint(table)
 
 
-def last_checkpoint(table: AnyPath) -> tuple[int, int]:
-    """Version and number of actions of the latest checkpoint; 0 and 0 if unknown."""
-    return _last_checkpoint(table)[:2]
-
-
-def _last_checkpoint(table: AnyPath) -> tuple[int, int, int]:
-    """Version, actions and bytes of the latest checkpoint; 0 for what is unknown."""
+def last_checkpoint(table: AnyPath) -> tuple[int, int, int]:
+    """Version, actions and bytes of the latest checkpoint; 0 for each that is unknown."""
     try:
         last = parse_object(read_small(TableLog(table).folder / "_last_checkpoint"))
         return int(last["version"]), int(last["size"]), int(last.get("sizeInBytes") or 0)
@@ -117,7 +106,6 @@ def make_checkpoint(table: AnyPath) -> int:
 
 
 def remove_checkpoints(table: AnyPath) -> list[int]:
-    """Remove unneeded checkpoints and return their versions."""
     found, gone = checkpoints(table), []
     newest = last_checkpoint(table)[0]
     kept = _kept(found, time.time()) | {TableLog(table).earliest()}
@@ -130,7 +118,7 @@ def remove_checkpoints(table: AnyPath) -> list[int]:
 
 
 def _kept(found: list[Checkpoint], now: float) -> set[int]:
-    """Versions of recently newest checkpoints, and of the first in each stretch of time; stretches double with age."""
+    """Versions to keep: recently newest ones, and the first in each stretch of time. Stretches double with age."""
     chosen = {
         each.version
         for each, successor in zip(found, [*found[1:], None])

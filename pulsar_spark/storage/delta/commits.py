@@ -1,11 +1,7 @@
 """Write one commit to a Delta log: data files first, then the commit file, put in place if that version is free.
 
-A hard link or a store's conditional put does this without a lock (design 3.4, rule 5). A crash before it leaves files
-that no commit names, a crash after it the commit. So after an error, a writer looks for its rows in the log before it
-tries again.
-
-``deltalake`` is not used, because it reads the table's whole file list for an append. Source: the Delta protocol,
-"Delta Log Entries", "Actions".
+A crash before the commit file leaves files that no commit names (design 3.4, rule 5). ``deltalake`` would read the
+table's whole file list. Source: the Delta protocol, "Delta Log Entries", "Actions".
 """
 
 import contextlib
@@ -40,16 +36,14 @@ def commit(
     lock: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
     makes_checkpoint: bool = True,
 ) -> int | None:
-    """Put a commit in place as the first free one of *versions*; that version, None if all are taken.
+    """Put a commit in place as the first free one of *versions*, read one by one; that version, None if all are taken.
 
-    *removes* are path, size and partitionValues of files that leave the table. *is_rearranged* means that *adds* has
-    the same rows, so no data changes. *metadata* is a new ``metaData`` action, *metadata_operation* its name.
-    *concerns* names the readers that must read the rows. *versions* is read one by one; the commit file is put in place
-    inside *lock*. Without *makes_checkpoint*, another program makes the table's checkpoints.
+    *removes* are path, size and partitionValues of files that leave the table. *is_rearranged*: *adds* has the same
+    rows. *metadata* is a new ``metaData`` action, *metadata_operation* its name. *concerns* names the readers of the
+    rows. The commit file is put in place inside *lock*. Without *makes_checkpoint*, another program makes checkpoints.
 
-    If no commit is made, the files of *adds* are removed. After an error no commit was made, with two exceptions:
-    syncing the log's folder failed, or the error is :class:`UnclearWrite` or an interrupt. The latter leave the files,
-    because the commit may still come.
+    If no commit is made, the files of *adds* are removed. After an error none was made, unless syncing the log's folder
+    failed. :class:`UnclearWrite` and interrupts leave it open, and keep the files.
     """
     log, is_synced = TableLog(table), is_durable(table)
     text = commit_text(
@@ -130,7 +124,7 @@ def commit_text(
 def replace_commit(table: AnyPath, version: int, text: str, *, keep_as: str | None = "broken") -> None:
     """Replace a commit's text in one step, and keep the old one under a hidden name with *keep_as* (None: do not keep).
 
-    Local callers hold the table alone. In a store, raises OSError if another program replaced it meanwhile.
+    Local callers hold the table's lock alone. In a store, OSError if another program replaced it meanwhile.
     """
     log, store = TableLog(table), store_of(table)
     target = log.file(version) if version else log.first_commit()

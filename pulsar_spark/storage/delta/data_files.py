@@ -1,7 +1,4 @@
-"""The data files of tables: write, take in, describe and read them.
-
-A file belongs to a table only once a commit names it. A writer that fails removes its files.
-"""
+"""Write, take in, describe and read the data files of tables. A file belongs to a table once a commit names it."""
 
 import contextlib
 import json
@@ -27,9 +24,9 @@ from pulsar_spark.storage.store.store import AnyPath, StrPath, store_of
 ROW_GROUP_ROWS = 1 << 17
 """Most rows of a row group, so that readers with a filter skip most of a large file."""
 ROW_GROUP_BYTES = 32 * 1024 * 1024
-"""Most bytes of payload in a row group, unless one message has more: a reader holds a whole row group in memory."""
+"""Most bytes of payload in a row group, unless one message has more; readers load whole row groups."""
 BY_KEY_OPTIONS = {"parquet.page.row.count.limit": "2000"}
-"""Options of Spark's writer for rows sorted by hash: small pages, because readers want many short stretches of rows."""
+"""Options of Spark's writer for rows sorted by hash: small pages, for readers of many short stretches."""
 MESSAGE_OPTIONS = {
     "parquet.enable.dictionary#entry_id": "false",
     "parquet.size.statistics.enabled": "false",
@@ -42,15 +39,17 @@ SIZED = "payload"
 _FILE_ROWS, _FILES_AT_ONCE = 1 << 20, 2
 _SYNCS_AT_ONCE = 8
 _COUNTING = ("first", "last", "positions.list.element")
-"""Positions that mostly count up, which are small when encoded as differences."""
+"""Columns of positions that mostly count up, so they are stored as differences."""
 _PART_GROUPS = 2
 _PARTITION = "partition"
 
 
 def spark_writer_options(largest: int | None = None) -> dict[str, str]:
     """Options of Spark's writer that limit row groups of payloads up to *largest* bytes (None: the maximum message
-    size). Sizes are checked so often that a group exceeds :data:`ROW_GROUP_BYTES` at most twofold; pages end at 20,000
-    rows."""
+    size).
+
+    A group exceeds :data:`ROW_GROUP_BYTES` at most twofold.
+    """
     most_rows = max(1, ROW_GROUP_BYTES // (largest or MAX_MESSAGE_SIZE))
     return {
         "parquet.block.size": str(ROW_GROUP_BYTES),
@@ -62,7 +61,7 @@ def spark_writer_options(largest: int | None = None) -> dict[str, str]:
 
 
 def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:
-    """Move staged files into the table, synced if the root demands it, and dated now; their ``add`` actions."""
+    """Move staged files into the table, durably if the root is, and dated now; their ``add`` actions."""
     if is_durable(table):
         with ThreadPoolExecutor(max(1, min(len(staged), _SYNCS_AT_ONCE))) as pool:
             list(pool.map(sync_file, [file.source for file in staged]))
@@ -160,7 +159,7 @@ def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, *, is_large: bool = F
 
 
 def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of *tables* in parts, as large as possible, of at most :data:`ROW_GROUP_BYTES` of payload or one row."""
+    """The rows of *tables* in large parts of at most :data:`ROW_GROUP_BYTES` of payload, or one row."""
     waiting: list[pa.Table] = []
     for rows in tables:
         waiting.append(rows)
@@ -188,7 +187,6 @@ def small_enough(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def _leaves(schema: pa.Schema) -> Iterator[str]:
-    """Names of Parquet's leaf columns; maps have two, lists one."""
     for field in schema:
         if pa.types.is_map(field.type):
             yield from (f"{field.name}.key_value.key", f"{field.name}.key_value.value")
@@ -217,7 +215,6 @@ def _parts(rows: pa.Table, is_partitioned: bool) -> Iterator[tuple[str, dict[str
 
 
 def file_add(table: AnyPath, path: str) -> dict:
-    """The ``add`` action of a file in the table."""
     return _add(table, path, partition_values(path), file_statistics(store_of(table).footer(table / path)))
 
 
@@ -234,7 +231,6 @@ def read_file(table: StrPath, file: AddedFile | str, schema: pa.Schema, columns:
 def read_parts(
     table: StrPath, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None
 ) -> Iterator[pa.Table]:
-    """The rows of :func:`read_file`, in parts."""
     path = file.path if isinstance(file, AddedFile) else file
     values = partition_values(path)
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
@@ -252,7 +248,7 @@ def read_parts(
 
 
 def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
-    """*rows* with the columns of *schema*: *values* are constants, missing ones null."""
+    """*rows* with the columns of *schema*: *values* are constants, missing columns null."""
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
         if field.name in values:

@@ -1,8 +1,4 @@
-"""Create tables, and read what their first commit says they are.
-
-That commit's description is JSON with the table's name and layout version. So creation is atomic, and tables of other
-programs or other releases are recognised before any data is read.
-"""
+"""Create tables, and read what their first commit says they are: JSON with the table's name and layout version."""
 
 import json
 import os
@@ -34,8 +30,6 @@ FORMAT, _CONFIGURATION = "pulsar_spark", {"delta.enableChangeDataFeed": "true"}
 
 
 class Definition(NamedTuple):
-    """What the creating commit says about a table."""
-
     table: str
     table_id: str
     properties: dict
@@ -52,7 +46,7 @@ def create_table(
     """Create the table unless it exists; whether this call created it.
 
     *properties* extend its definition. Spark collects statistics of *statistics_of* (empty: of all columns). Delta
-    refuses nulls in *not_null* ("Column Invariants").
+    refuses nulls in *not_null*.
     """
     if TableLog(path).latest() >= 0 and not has_rest(path):
         return False
@@ -96,7 +90,6 @@ def _as_python_says(fault: OSError, table: AnyPath) -> OSError:
 
 
 def _create_beside(table: Path, draw: Callable[[AnyPath], AnyPath]) -> bool:
-    """Create the table from a first commit made in a folder beside it."""
     store, draft, log_folder = store_of(table), table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
     check_there(table)
     try:

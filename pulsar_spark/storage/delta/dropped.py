@@ -1,8 +1,7 @@
 """Delete tables in one visible step, and create tables in their place.
 
-On a disk the folder is renamed first. In an object store a new first commit says that the table is dropped; the other
-files go next, and that commit last, under a lock. A crash in between leaves no table, and the next deletion or creation
-removes the rest.
+On a disk the folder is renamed first. In an object store a new first commit says that the table is dropped, and is
+deleted last. After a crash in between, the next deletion or creation removes the rest.
 """
 
 import json
@@ -22,7 +21,6 @@ _A_CALL = 1000
 
 
 def is_dropped(first: list[dict] | None) -> bool:
-    """Whether the actions of a table's first commit say that it is dropped."""
     return first is not None and first[0].get("commitInfo", {}).get("operation") == OPERATION
 
 
@@ -50,7 +48,7 @@ def create_where_nothing_is(table: ObjectPath, first_commit: bytes) -> bool:
 
 
 def has_rest(table: StrPath) -> bool:
-    """Whether remains of a deleted table lie there, in a store."""
+    """Do remains of a deleted table lie there, in a store?"""
     if store_of(table).is_local:
         return False
     log = TableLog(table)
@@ -69,7 +67,6 @@ def _lock_of(table: ObjectPath) -> ObjectPath:
 
 
 def _remove_rest(table: ObjectPath, renew: Callable[[], None]) -> None:
-    """Remove all files in the folder, the one that says it is dropped last."""
     last = [table / f"_delta_log/{FIRST_COMMIT}", _first(table)]
     names = [path for name in table.store.below(table) if (path := table / name) not in last]
     for first in range(0, len(names), _A_CALL):

@@ -18,10 +18,10 @@ _LAST = LAST_MICROS - 999
 
 
 def statistics(rows: pa.Table) -> dict:
-    """Row count, nulls and bounds (of numbers, instants, texts) of *rows*.
+    """Row count, null counts and bounds (of numbers, instants, texts) of *rows*.
 
-    Bounds of instants and long texts are rounded outwards. Every text column has some, because ``deltalake`` skips
-    files with null counts but no bounds.
+    Bounds of instants and long texts are rounded outwards. ``deltalake`` skips files with null counts but no bounds, so
+    every text column has bounds.
     """
     least, greatest, nulls = {}, {}, {}
     for field, column in zip(rows.schema, rows.columns):
@@ -46,13 +46,12 @@ def footer_schema(footer: pq.FileMetaData) -> pq.ParquetSchema:
 
 
 def footer_columns(footer: pq.FileMetaData) -> list[str]:
-    """The paths of a footer's columns, in order."""
     schema = footer_schema(footer)
     return [schema.column(number).path for number in range(footer.num_columns)]
 
 
 def group_bounds(footer: pq.FileMetaData, name: str) -> list[tuple | None]:
-    """Bounds of a column in each row group; None if a group does not state them."""
+    """Bounds of a column in each row group; None if a group states none."""
     paths = footer_columns(footer)
     if name not in paths:
         return [None] * footer.num_row_groups
@@ -62,14 +61,13 @@ def group_bounds(footer: pq.FileMetaData, name: str) -> list[tuple | None]:
 
 
 def groups_without_nulls(footer: pq.FileMetaData, name: str) -> list[bool]:
-    """Whether each row group states that a column has no nulls."""
     index = footer_columns(footer).index(name)
     found = [footer.row_group(number).column(index).statistics for number in range(footer.num_row_groups)]
     return [each is not None and each.has_null_count and each.null_count == 0 for each in found]
 
 
 def empty_columns(footer: pq.FileMetaData) -> set[str]:
-    """The plain columns that are null in all rows by the footer."""
+    """The plain columns that are null in all rows, by the footer."""
     found: set[str] | None = None
     for group in map(footer.row_group, range(footer.num_row_groups)):
         columns = ((column.path_in_schema, column.statistics) for column in map(group.column, range(group.num_columns)))
@@ -83,7 +81,7 @@ def empty_columns(footer: pq.FileMetaData) -> set[str]:
 
 
 def file_statistics(footer: pq.FileMetaData) -> dict:
-    """Statistics of a Parquet file from its footer, without columns of texts too long for it."""
+    """Statistics of a Parquet file from its footer; columns whose texts are too long for it have none."""
     least, greatest, nulls = {}, {}, {}
     groups, schema = [footer.row_group(index) for index in range(footer.num_row_groups)], footer_schema(footer)
     for number in range(footer.num_columns):
@@ -109,12 +107,10 @@ def staged_statistics(footer: pq.FileMetaData) -> dict:
 
 
 def _unit(logical_type: pq.ParquetLogicalType) -> int:
-    """Microseconds per unit of an instant."""
     return 1000 if json.loads(logical_type.to_json())["timeUnit"] == "milliseconds" else 1
 
 
 def _bounds(found: pq.Statistics, logical_type: pq.ParquetLogicalType) -> tuple | None:
-    """Least and greatest value of integers, instants and texts."""
     if logical_type.type == "TIMESTAMP":
         unit = _unit(logical_type)
         return _datetime(found.min_raw * unit), _datetime(found.max_raw * unit)
@@ -144,11 +140,10 @@ def _instant(value: datetime) -> str:
 
 
 def instant_of(text: str | None) -> datetime | None:
-    """The instant in statistics; None if there is none."""
     found = datetime.fromisoformat(text) if text else None
     return found.replace(tzinfo=timezone.utc) if found is not None and found.tzinfo is None else found
 
 
 def is_beyond_calendar(instant: datetime) -> bool:
-    """Whether statistics may use it for an instant beyond Python's calendar."""
+    """Whether *instant* may stand for one beyond Python's calendar."""
     return not FIRST_MICROS < to_micros(instant) < _LAST

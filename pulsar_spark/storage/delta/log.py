@@ -1,8 +1,6 @@
-"""Follow a table's Delta log commit by commit, without a JVM and without opening the table.
+"""Follow a table's Delta log commit by commit, without opening the table.
 
-A reader at version v checks whether ``v + 1`` exists. A new reader, or one whose next commits are gone (see
-shortening), opens the table (see tables) or a projection. Source: the Delta protocol, sections "Delta Log Entries" and
-"Actions".
+Source: the Delta protocol, "Delta Log Entries", "Actions".
 """
 
 import contextlib
@@ -18,15 +16,13 @@ from pulsar_spark.storage.store.object_store import ObjectStore
 from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of, store_of
 
 FIRST_COMMIT = ".first_commit.json"
-"""The first commit of a table whose log begins later; only this package reads it."""
+"""A copy of the first commit, in tables whose log begins later."""
 _NEAR = 62
-"""Versions that are checked one by one in a search for a later one."""
+"""A search for a later version checks this many one by one."""
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class TableLog:
-    """The log of one table, by path; stateless."""
-
     def __init__(self, table: StrPath):
         self.folder = path_of(table) / "_delta_log"
         self._store = store_of(self.folder)
@@ -34,16 +30,15 @@ class TableLog:
         self._commits = f"{self.folder}/".replace("%", "%%") + "%020d.json"
 
     def file(self, version: int) -> AnyPath:
-        """The path of a commit's file, which need not exist."""
         return self.folder / f"{version:020d}.json"
 
     def exists(self) -> bool:
         return self.folder.is_dir()
 
     def life(self) -> tuple | None:
-        """The stamp of the first commit, which tells the table from another made in its place.
+        """A stamp of the first commit, which differs if the table was made again; None if that file was removed.
 
-        None if another program removed that file; FileNotFoundError without a table.
+        FileNotFoundError without a table.
         """
         for name in (f"{0:020d}.json", FIRST_COMMIT):
             try:
@@ -57,7 +52,7 @@ class TableLog:
         return None
 
     def first_commit(self) -> AnyPath:
-        """The path of the first commit, or of its copy, which need not exist."""
+        """The path of the first commit or its copy, which need not exist."""
         return self.file(0) if self.has(0) else self.folder / FIRST_COMMIT
 
     def first_actions(self) -> list[dict] | None:
@@ -68,18 +63,17 @@ class TableLog:
         return None
 
     def keep_first_commit(self) -> None:
-        """Copy the first commit, if in the log, so that it survives clean-up. For the table's only holder."""
+        """Copy the first commit, if in the log, so that it survives clean-up. For the holder of the table's lock."""
         if not self.has(0):
             return
         with contextlib.suppress(FileNotFoundError):
             self._store.keep_as(self.file(0), self.folder / FIRST_COMMIT)
 
     def has(self, version: int) -> bool:
-        """Does the commit of a version exist?"""
         return self._has(self._commits % version)
 
     def latest(self, known: int = -1) -> int:
-        """The highest version, at least *known*; -1 without a table. By one list from *known* on if possible."""
+        """The highest version, at least *known*; -1 without a table."""
         if isinstance(self._store, ObjectStore) and self._store.lists_from_a_name and known > 0:
             listed = self._listed_from(known)
             if known not in listed:
@@ -99,13 +93,11 @@ class TableLog:
         return known
 
     def _listed_from(self, first: int) -> list[int]:
-        """Existing versions from *first* on, in an object store."""
         assert isinstance(self.folder, ObjectPath)
         return versions_of(self.folder.store.names_after(self.folder, self.file(first - 1).name))
 
     def next_there(self, first: int) -> int | None:
-        """The lowest existing version from *first* on, or None. On a local disk probing costs less than a list of the
-        log."""
+        """The lowest existing version from *first* on, or None."""
         if not self._store.is_local:
             return min(self._listed_from(first), default=None)
         reach = chain(range(first, first + _NEAR), (first + (1 << power) for power in range(7, 16)))
@@ -197,7 +189,6 @@ def commits_left(log: TableLog, after: int) -> Iterator[Commit]:
 
 
 def versions_of(names: Iterable[str]) -> list[int]:
-    """The versions of those names that are commit files."""
     return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
 
 

@@ -1,7 +1,4 @@
-"""Open Delta tables and read their rows without a JVM.
-
-Arrow datasets are imported on use: they load pandas, which most clients never need.
-"""
+"""Open Delta tables and read their rows without a JVM. Arrow datasets load pandas, so they are imported on use."""
 
 import contextlib
 import errno
@@ -33,8 +30,10 @@ _LOOK_BACK = 10_000
 
 
 def open_table(path: StrPath, version: int | None = None) -> DeltaTable:
-    """The table in its latest or a given version; :class:`CorruptState` if it cannot be opened, TableNotFoundError
-    without one. Lists of the log with gaps are repeated; empty commits, which ``deltalake`` skips, are reported."""
+    """The table in its latest or a given version.
+
+    :class:`CorruptState` if it cannot be opened or has an empty commit, TableNotFoundError without a table.
+    """
     forks.use()
     place, options = store_of(path).delta(path_of(path))
     for _ in range(_LISTINGS):
@@ -55,7 +54,9 @@ def open_table(path: StrPath, version: int | None = None) -> DeltaTable:
 
 
 def check_opens(path: StrPath) -> None:
-    """:class:`CorruptState` if a log is broken, before Spark reads it; features that only Spark knows are allowed."""
+    """Raise :class:`CorruptState` if a log is broken, before Spark reads it; features that only Spark knows are
+    allowed.
+    """
     try:
         open_table(path)
     except CorruptState:
@@ -63,7 +64,6 @@ def check_opens(path: StrPath) -> None:
 
 
 def _cannot_open(path: StrPath, error: DeltaError) -> Exception:
-    """The error if ``deltalake`` cannot open a table; disk faults stay."""
     if is_fault_of_disk(error):
         return error
     try:
@@ -107,8 +107,10 @@ def _fault_of_files(table: AnyPath, error: Exception) -> str | None:
 
 
 def open_as_far_as_it_goes(path: StrPath) -> DeltaTable:
-    """The latest version before a broken commit or unknown requirements; :class:`CorruptState` if none is readable,
-    TableNotFoundError without a table."""
+    """The latest version before a broken commit or unknown requirements.
+
+    :class:`CorruptState` if none is readable, TableNotFoundError without a table.
+    """
     try:
         return open_table(path)
     except CorruptState:
@@ -125,7 +127,6 @@ def open_as_far_as_it_goes(path: StrPath) -> DeltaTable:
 
 
 def sizes_of(opened: DeltaTable) -> dict[str, int]:
-    """The bytes of each of an open table's data files, by path."""
     files = pa.table(opened.get_add_actions()).select(["path", "size_bytes"])
     return dict(zip(map(unquote, files["path"].to_pylist()), files["size_bytes"].to_pylist()))
 
@@ -146,7 +147,7 @@ def metadata_of(opened: DeltaTable) -> dict:
 
 
 def folder_of(opened: DeltaTable) -> str:
-    """The folder of an open table, as files are named by."""
+    """The folder to which paths of an open table's files are relative."""
     uri = named(opened.table_uri)
     return fs.FileSystem.from_uri(uri)[1] if store_of(uri).is_local else uri.rstrip("/")
 
@@ -164,6 +165,5 @@ def dataset_of(table: DeltaTable | StrPath) -> "Dataset":
 
 
 def read_rows(path: StrPath, columns: list[str] | None = None, only: "Expression | None" = None) -> pa.Table:
-    """*columns* of a table's latest rows, filtered by *only*."""
     with reading(path):
         return dataset_of(path).to_table(columns=columns, filter=only)

@@ -44,13 +44,11 @@ class StagedFolder:
         self.path: AnyPath = staging_folder(table) / unique if self._store.is_local else table / self._within
 
     def file(self, place: str, footer: pq.FileMetaData | None = None) -> StagedFile:
-        """The file at *place*, with its *footer* if known."""
         source = self.path / place
         found = staged_statistics(footer or self._store.footer(source))
         return StagedFile(source, self._within + place, found, self._taken)
 
     def files(self) -> Iterator[StagedFile]:
-        """All its Parquet files, by name."""
         return (self.file(name) for name in sorted(self._store.below(self.path)) if name.endswith(".parquet"))
 
     def remove(self) -> None:
@@ -59,7 +57,6 @@ class StagedFolder:
 
 
 def staging_folder(table: StrPath) -> AnyPath:
-    """The folder beside the table where files are staged."""
     return beside(table, STAGED)
 
 

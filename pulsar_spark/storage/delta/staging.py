@@ -1,8 +1,6 @@
-"""Files that a Spark job writes for a table, outside of it (in a store: within) and without its lock. Spark's writer or
-the tasks (see task_files) write them, and one commit takes them in (:class:`AppendTable`).
+"""Files that a Spark job writes beside a table (in a store: within), without its lock; one commit takes them in.
 
-On a local disk Delta's own writer would hold the lock during the whole write. ``maintain vacuum`` removes what a crash
-leaves.
+``maintain vacuum`` removes what a crash leaves.
 """
 
 import contextlib
@@ -35,14 +33,12 @@ _SORTED = {"spark.sql.maxConcurrentOutputFileWriters": "0"}
 """Spark's default: a task writes one file at a time, in the order of the frame's rows."""
 _writing = threading.Condition()
 _in_use: dict[object, dict[str, "_Setting"]] = {}
-"""Settings in use by writers, by JVM session (for which Python may have several objects) and name."""
+"""Settings in use, by JVM session (for which Python may have several objects) and name."""
 _waiting: dict[object, deque[object]] = {}
-"""Writers that wait, by session, first in front."""
+"""Writers that wait, by session, in order."""
 
 
 class _Setting(NamedTuple):
-    """A setting in use: value, earlier value, and number of writers."""
-
     value: str
     before: str | None
     writers: int
@@ -58,11 +54,10 @@ def staged(
     are_ms: bool = False,
     by_tasks: ByTasks | None = None,
 ) -> Iterator[list[StagedFile]]:
-    """Run *rows* and write them, with *options* of Spark's writer; files not moved into the table are deleted after the
-    block.
+    """Run *rows* and write them; files not moved into the table are deleted after the block.
 
-    Tasks sort rows by partition. *are_ms* writes timestamps in milliseconds. With *by_tasks*, tasks write unsorted, and
-    *rows* lack the constants (see task_files). FileNotFoundError if the driver does not see the files.
+    Spark's writer uses *options*, sorts rows by partition, and with *are_ms* writes timestamps in milliseconds. With
+    *by_tasks*, tasks write unsorted (see task_files). FileNotFoundError if the driver does not see the files.
     """
     folder = StagedFolder(table)
     try:
@@ -82,8 +77,7 @@ def staged(
 
 @contextlib.contextmanager
 def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of the session until their last writer is done; writers that need other values wait in a
-    queue."""
+    """Change settings of the session until their last writer is done; writers that need other values wait."""
     session = getattr(spark, "_jsparkSession", spark)
     with _writing:
         _await_turn(session, settings)
@@ -109,7 +103,6 @@ def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator
 
 
 def _await_turn(session: object, settings: Mapping[str, str]) -> None:
-    """Wait for earlier writers, and until *settings* fit those in use."""
     queue, me = _waiting.setdefault(session, deque()), object()
     queue.append(me)
     try:

@@ -1,7 +1,7 @@
 """Append until the rows are surely there, once, for publishes and requests.
 
-An append that raised may have committed, so before it is repeated the log is searched for the rows. A store's
-unanswered write may come even later, so the next try searches again at each version.
+Before another try the log is searched for the rows. A store's unanswered write may come even later, so the next try
+searches again at each version.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class SureAppend:
-    """Appends to one table, for one thread. Each commit has its own smallest value in column *identity*."""
+    """Appends to one table, from one thread. Each commit has its own smallest value in column *identity*."""
 
     def __init__(
         self, path: StrPath, identity: str, check: Callable[[], None] = lambda: None, *, makes_checkpoints: bool = True
@@ -32,7 +32,6 @@ class SureAppend:
 
     @property
     def path(self) -> str:
-        """The folder of the table."""
         return self._table.path
 
     def exists(self) -> bool:
@@ -41,7 +40,8 @@ class SureAppend:
 
     def append(self, rows: pa.Table, wait: Callable[[Exception], None]) -> int:
         """Append *rows*; the version. *wait* pauses after each error, or raises. FileNotFoundError if the table is
-        gone."""
+        gone.
+        """
         version = self._append(rows, lambda *more: self._table.append(rows, *more), wait)
         assert version is not None  # it found its rows or appended them
         return version
@@ -50,7 +50,8 @@ class SureAppend:
         self, known: int, rows: pa.Table, transactions: dict[str, int], wait: Callable[[Exception], None]
     ) -> int | None:
         """:meth:`append` with *transactions* chosen from version *known*; None if another writer has committed one
-        since."""
+        since.
+        """
         return self._append(rows, lambda *more: self._table.append_after(known, rows, transactions, *more), wait)
 
     def _append(

@@ -1,11 +1,11 @@
-"""A table's inter-process lock, in a file beside it: held alone, or shared by appends. An object store has none:
-writers there replace only what they have read."""
+"""A table's inter-process lock, in a file beside it: held alone, or shared by appends. Object stores have none."""
 
 import contextlib
 import fcntl
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from pulsar_spark.errors import OperationNotSupported
 from pulsar_spark.storage.layout import LOCK, TURN, beside
@@ -13,7 +13,7 @@ from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.storage.store.store import StrPath, store_of
 
 TURN_SECONDS = 0.5
-"""How long to wait for a turn: its holder may be stopped, or hang on its disk."""
+"""Most seconds to wait for a turn: its holder may be stopped, or hang on its disk."""
 _LOOK_SECONDS = 0.0005, 0.008
 """The first and the longest pause between two looks."""
 
@@ -27,21 +27,14 @@ def append_lock(table: StrPath) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def lock_where_there_is_one(table: StrPath) -> Iterator[None]:
+def lock_where_there_is_one(table: StrPath) -> AbstractContextManager[None]:
     """:func:`append_lock`; nothing in an object store, where the caller replaces only what it read."""
-    with append_lock(table) if store_of(table).is_local else contextlib.nullcontext():
-        yield
+    return append_lock(table) if store_of(table).is_local else contextlib.nullcontext()
 
 
-@contextlib.contextmanager
-def shared_lock(table: StrPath) -> Iterator[None]:
+def shared_lock(table: StrPath) -> AbstractContextManager[None]:
     """Share the lock; nothing in an object store."""
-    if not store_of(table).is_local:
-        yield
-        return
-    with _locked(table, fcntl.LOCK_SH):
-        yield
+    return _locked(table, fcntl.LOCK_SH) if store_of(table).is_local else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
-"""Read a broker's table in parts, in the calling thread: threads of Arrow's datasets keep memory (``python -m
-tests.benchmarks --only past``).
+"""Read a broker's table in parts, without files, row groups and columns that statistics rule out.
 
-Files, row groups and columns that statistics rule out are not read.
+All is read in the calling thread: threads of Arrow's datasets keep memory (``python -m tests.benchmarks --only past``).
 """
 
 import contextlib
@@ -59,14 +58,13 @@ class Term(NamedTuple):
     value: object
 
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
-        """The rows that satisfy it."""
         found = rows.column(self.columns[0])
         for name in self.columns[1:]:
             found = pc.add(found, rows.column(name).cast(found.type))
         return _MASKS[self.is_](found, self.value)
 
     def may_hold(self, bounds: Sequence[tuple | None]) -> bool:
-        """Can a row within these bounds satisfy it? None is unknown."""
+        """Can a row within these bounds (None: unknown) satisfy it?"""
         return self._of_bounds(_MAY, bounds, True)
 
     def must_hold(self, bounds: Sequence[tuple | None]) -> bool:
@@ -82,7 +80,6 @@ class Term(NamedTuple):
 
 
 def term(columns: str | tuple[str, ...], is_: str, value: object) -> Term:
-    """The term of a column or of a sum of columns."""
     return Term((columns,) if isinstance(columns, str) else columns, is_, value)
 
 
@@ -93,8 +90,9 @@ def read_parts(
     wanted: Iterable[Term] = (),
     part_rows: int | None = None,
 ) -> Iterator[pa.Table]:
-    """*columns* of the rows that satisfy all of *wanted*, in no order, at most *part_rows* (:data:`PART_ROWS`) at a
-    time; missing columns are null."""
+    """*columns* of the rows that satisfy all of *wanted*, in no order, at most *part_rows* at a time; missing ones are
+    null.
+    """
     _check_readable(opened)
     columns, wanted = list(columns), list(wanted)
     folder = folder_of(opened)
@@ -115,7 +113,6 @@ def _check_readable(opened: DeltaTable) -> None:
 
 
 def _files(opened: DeltaTable, wanted: Iterable[Term]) -> list[str]:
-    """The files that may hold wanted rows, by statistics."""
     files = pa.table(opened.get_add_actions(flatten=True))
     for each in wanted:
         names = [f"{bound}.{name}" for name in each.columns for bound in ("min", "max")]
@@ -129,7 +126,6 @@ def _files(opened: DeltaTable, wanted: Iterable[Term]) -> list[str]:
 def _rows_of(
     path: str, schema: pa.Schema, columns: list[str], wanted: list[Term], part_rows: int
 ) -> Iterator[pa.Table]:
-    """One file's wanted rows, without row groups that have none."""
     values = partition_values(path)
     with pq.ParquetFile(store_of(path).parquet(path), pre_buffer=False) as file:
         names = {name for each in wanted for name in each.columns}

@@ -1,8 +1,7 @@
-"""Append to tables without a JVM (see commits and data_files).
+"""Append to tables without a JVM. An append whose version is taken tries the next, in turn.
 
-An append whose version is taken tries the next, in turn; ``append_fenced`` commits exactly the next version or nothing.
-Deletion, trimming, and Spark commits on a local disk hold the table's lock alone (:func:`append_lock`); an append
-shares it for the instant of its link.
+Deletion, trimming, and Spark's commits on a local disk hold the table's lock alone; an append shares it while it puts
+its commit in place.
 """
 
 import contextlib
@@ -38,8 +37,11 @@ def _has_transaction(table: DeltaTable, app_id: str, version: int) -> bool:
 
 
 class AppendTable:
-    """A handle for appending to one table from one thread. ``check`` is called for each version tried, and raises to
-    stop :meth:`append`. Without *makes_checkpoints* another process makes them."""
+    """A handle for appending to one table from one thread.
+
+    ``check`` is called for each version tried, and raises to stop :meth:`append`. Without *makes_checkpoints* another
+    process makes them.
+    """
 
     def __init__(self, path: StrPath, check: Callable[[], None] = lambda: None, *, makes_checkpoints: bool = True):
         self.path, self._check, self._makes_checkpoints = str(path), check, makes_checkpoints
@@ -63,7 +65,7 @@ class AppendTable:
         return self._commit(self._adds(rows), {}, goes_on)
 
     def append_transaction(self, app_id: str, version: int) -> int:
-        """Commit only that *app_id* reached *version*; returns the table version."""
+        """Commit that *app_id* reached *version*, without rows; the table's version."""
         self._update()
         return self._committed(self._commit([], {app_id: version}))
 
@@ -76,8 +78,10 @@ class AppendTable:
     def append_after(
         self, known: int, rows: Rows, transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
     ) -> int | None:
-        """Append *rows* with *transactions* chosen from version *known*; the version, None if another writer committed
-        one since or *is_there* finds the rows."""
+        """Append *rows* with *transactions* chosen from version *known*; the version.
+
+        None if another writer committed one of them since, or *is_there* finds the rows.
+        """
         self._check_life()
         self._check()
 
@@ -92,16 +96,20 @@ class AppendTable:
         return self._commit(self._adds(rows), transactions, are_ours)
 
     def append_fenced(self, rows: pa.Table, expected: int, concerns: Sequence[str] | None = None) -> int:
-        """Append *rows* directly after version *expected*; the version. *concerns* names readers. :class:`BrokerFenced`
-        if another writer has changed data since."""
+        """Append *rows* directly after version *expected*; the version. *concerns* names their readers.
+
+        :class:`BrokerFenced` if another writer has changed data since.
+        """
         self._update()
         self._check_fence(expected)
         adds = write_files(self._folder, rows, self._is_partitioned, is_sparse=True)
         return self._committed(self._commit(adds, {}, lambda seen: self._check_fence(expected), concerns))
 
     def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
-        """Replace files of *version* by *adds* with the same rows; without *adds* the rows go, as housekeeping. The
-        version; None if a file was removed since."""
+        """Replace files of *version* by *adds* with the same rows; the version, None if a file was removed since.
+
+        Without *adds* the rows go, as housekeeping.
+        """
         needed, self._known = {remove["path"] for remove in removes}, version
 
         def versions() -> Iterator[int]:
@@ -120,7 +128,6 @@ class AppendTable:
         )
 
     def _adds(self, rows: Rows) -> list[dict]:
-        """Write the files of *rows*, or move staged ones into the table; their ``add`` actions."""
         if isinstance(rows, pa.Table):
             return write_files(self._folder, rows, self._is_partitioned)
         return place_files(self._folder, rows)
@@ -137,7 +144,6 @@ class AppendTable:
         return True
 
     def _is_committed(self, app_id: str, version: int) -> bool:
-        """:func:`is_committed` so far; :meth:`_is_new` checks later commits."""
         self._update()
         table = open_table(self.path)
         self._known = table.version()
@@ -182,14 +188,12 @@ class AppendTable:
 
     @staticmethod
     def _committed(version: int | None) -> int:
-        """The version of a commit that tries versions until one is free or it raises."""
         assert version is not None
         return version
 
     @contextlib.contextmanager
     def _shared(self) -> Iterator[None]:
-        """Share the table's lock if it is the same table; FileExistsError if versions after the known one left the
-        log."""
+        """Share the lock if it is the same table; FileExistsError if versions after the known one left the log."""
         with shared_lock(self.path):
             self._check_life()
             if self._log.is_shortened(self._known):

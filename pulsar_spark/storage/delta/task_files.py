@@ -1,5 +1,4 @@
-"""Files that a frame's tasks write in Python, one per task and partition, three times as fast as Spark's writer. Tasks
-report them, so those of lost attempts are ignored."""
+"""Files that a frame's tasks write in Python, one per task and partition; files of lost attempts are ignored."""
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,8 @@ class ByTasks(NamedTuple):
 
 def write_task_files(rows: DataFrame, folder: AnyPath, partition_by: Sequence[str], how: ByTasks) -> list[str]:
     """Run *rows* and write one file per task and partition value into *folder*, which tasks must see; sorted relative
-    names."""
+    names.
+    """
     written = rows.mapInArrow(_write_into(str(folder), partition_by, how), "file string").collect()
     return sorted(row.file for row in written)
 
@@ -56,7 +56,6 @@ def _write_into(folder: str, partition_by: Sequence[str], how: ByTasks) -> Calla
 
 
 def _by_place(rows: pa.Table, partition: str | None = None) -> Iterator[tuple[str, pa.Table]]:
-    """Rows per value of the column, without it, by folder."""
     if partition is None:
         yield "", rows
         return
@@ -66,8 +65,6 @@ def _by_place(rows: pa.Table, partition: str | None = None) -> Iterator[tuple[st
 
 
 class _File:
-    """A file written by row group, with a limit of payload bytes."""
-
     def __init__(self, folder: AnyPath, place: str, schema: pa.Schema, group_bytes: int, opened: ExitStack):
         store = store_of(folder)
         store.make_folder(folder / place)
@@ -86,7 +83,6 @@ class _File:
             self.flush()
 
     def flush(self) -> None:
-        """Write the buffered rows."""
         for part in small_enough(pa.concat_tables(self._held)) if self._held else ():
             self._writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
         self._held, self._rows, self._bytes = [], 0, 0

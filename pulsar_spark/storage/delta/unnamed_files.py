@@ -1,4 +1,4 @@
-"""Data files that no commit names, by publish or round: remains of a lost commit or of a crashed writer."""
+"""Data files that no commit names, by publish or round: remains of a lost commit or a crashed writer."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -20,8 +20,10 @@ class Group(NamedTuple):
 
 
 def unnamed_files(path: AnyPath, column: str | None, broken: set[int]) -> list[Group]:
-    """Files that no commit but *broken* ones names, oldest first. *column* has one value per commit; None groups each
-    file alone."""
+    """Files that no commit but *broken* ones names, oldest first.
+
+    *column* has one value per commit and groups the files; None makes each file a group.
+    """
     log = TableLog(path)
     named = set(named_files(path, broken)) | {
         file.path for version in _readable(log, broken) for file in log.commit(version).added

@@ -1,7 +1,4 @@
-"""Which entries of a topic were deleted: published, removed by SQL, and neither trimmed nor lost.
-
-Runs published before a commit that removed or rewrote rows (a note in ``ledgers``) are looked up in the current files.
-"""
+"""Which entries of a topic were deleted: published, removed by SQL, and neither trimmed nor lost."""
 
 from bisect import bisect_right
 from typing import NamedTuple

@@ -1,7 +1,6 @@
-"""Read entries: the rows at given positions of a run.
+"""Read entries: the rows at given positions of a run. Spark reads large amounts instead (see slices).
 
-A run names its file, so no table is opened. If rows were removed or rewritten, or the file is gone, the table's current
-files are searched. Spark reads large amounts instead (see slices).
+A run names its file. If rows were removed or rewritten, or the file is gone, the table's current files are searched.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +39,6 @@ from pulsar_spark.table_specs import MESSAGES
 BLOCK_ROWS = 2048
 CACHED_BYTES = 16 * 1024 * 1024
 _AT_ONCE = 8
-"""Files that are read at once."""
 
 
 class EntryReader:
@@ -50,7 +48,6 @@ class EntryReader:
         self._groups, self._block_rows = RowGroups(cached_bytes), block_rows
 
     def forget(self) -> None:
-        """Drop the decoded row groups."""
         self._groups.forget()
 
     def read(
@@ -60,12 +57,12 @@ class EntryReader:
         spans: Iterable[tuple[int, int]] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Iterator[pa.Table | Missing]:
-        """The messages of *run*, or of its positions in *spans* (first..last, in order, no overlaps); then what is
-        missing.
+        """The messages of *run*, or of its positions in *spans* (first..last, in order, no overlaps); then
+        :class:`Missing`, if any.
 
         Blocks, in order of position and batch index, have ``entry_id``, ``batch_index``, *columns* (default: all but
         publish id and partition) and ``position``, null if the run is not numbered. :class:`CorruptState` if the
-        published file does not hold what the run says.
+        published file does not hold the run's messages.
         """
         wanted, search, present = entry_ids_of(run, spans), _Search(table, run, columns), Present()
         if wanted.count:
@@ -77,7 +74,7 @@ class EntryReader:
     def there(
         self, table: StrPath, run: Run, columns: Sequence[str], *, as_published: bool = False
     ) -> Iterator[pa.Table]:
-        """The blocks of a run that can be read; *as_published* as in :func:`read_slice`."""
+        """The readable blocks of a run; *as_published* as in :func:`read_slice`."""
         wanted = entry_ids_of(run, None)
         yield from self._blocks(_Search(table, run, columns, as_published), wanted, Present())
 
@@ -107,7 +104,6 @@ class EntryReader:
                 raise lost_error(table, run, rows)
 
     def _rows(self, search: "_Search", wanted: EntryIds) -> Iterator:
-        """The rows of *wanted*, and perhaps others around them, in order."""
         run = search.run
         if search.as_published or search.holders == [run.path]:
             groups = self._groups.read(f"{search.table}/{run.path}", wanted, search.columns)
@@ -128,7 +124,6 @@ class EntryReader:
         yield from self._elsewhere(search, wanted)
 
     def _elsewhere(self, search: "_Search", wanted: EntryIds) -> Iterator:
-        """The rows of *wanted* in the files that hold them now."""
         run, search.is_elsewhere = search.run, True
         if not wanted.count:
             return
@@ -156,7 +151,6 @@ class _Search:
 
     @cached_property
     def holders(self) -> list[str]:
-        """The files that hold the rows, as far as the log tells."""
         return files_of(self.table).holders(self.run.path, self.run.publish_id, self.run.ledger_id)
 
 
@@ -164,18 +158,19 @@ _SLICES = EntryReader(CACHED_BYTES, block_rows=1 << 20)
 
 
 def is_in_table(table: StrPath, run: Run) -> bool:
-    """Whether the published file is in the table, with no row removed or rewritten."""
+    """Is the published file in the table, with no row removed or rewritten?"""
     return files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path]
 
 
 def are_as_published(table: StrPath, runs: Sequence[Run]) -> list[bool]:
-    """:func:`is_in_table` for each of *runs*."""
     return files_of(table).are_as_published([(run.path, run.ledger_id) for run in runs])
 
 
 def read_slice(table: StrPath, runs: Iterable[Run], columns: Sequence[str], *, as_published: bool = False) -> pa.Table:
     """``position`` and *columns* of the entries of *runs*, in order, from each first message; null if deleted or lost.
-    *as_published* ignores deletions until VACUUM."""
+
+    *as_published* ignores deletions until VACUUM.
+    """
     runs, schema = list(runs), _slice_schema(columns)
     stated = _stated_values(table, runs, columns, as_published)
     others = _from_files(table, [run for run, values in zip(runs, stated) if values is None], columns, as_published)
@@ -247,7 +242,6 @@ def _entries_of(table: StrPath, run: Run, columns: Sequence[str], as_published: 
 
 
 def entry_ids_of(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
-    """The entries of *run*, or of *spans* of its positions."""
     if spans is None:
         return EntryIds.between(run.first_entry_id, run.last_entry_id)
     firsts, lasts = as_array(spans) - run.to_position
@@ -267,7 +261,7 @@ def _block(run: Run, rows: Rows, places: slice | np.ndarray, names: list[str], p
 
 
 def _check(wanted: EntryIds, present: Present, search: _Search) -> Missing | None:
-    """What is missing; :class:`CorruptState` if unchanged files have another number of messages."""
+    """The missing messages; :class:`CorruptState` if unchanged files have another number of messages."""
     table, run = search.table, search.run
     found, expected = present.messages, wanted.count * run.batch_size
     if found == expected or (not run.batch_size and not present.gaps(wanted)):

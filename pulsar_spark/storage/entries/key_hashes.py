@@ -1,7 +1,6 @@
-"""Hashes of entries' sticky keys, which decide the owner on Key_Shared.
+"""Hashes of entries' sticky keys, which decide the owner on Key_Shared (semantics 2.21-2.23, 0.1).
 
-Rules: semantics 2.21-2.23, 0.1 (see protocol.keys.sticky_key). An entry, also a batch (2.22), has its first message's
-hash, stored by its producer or computed here.
+An entry has its first message's hash (2.22), stored by its producer or computed here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,8 +34,7 @@ def read_hashes(table: StrPath, runs: Iterable[Run]) -> np.ndarray:
 
 
 def unhashed_keys(table: StrPath, runs: Iterable[Run]) -> list[str] | None:
-    """The key columns from which hashes must be computed: those with values in any footer; None if all hashes are
-    stored."""
+    """The key columns, with values in any footer, from which hashes must be computed; None if all hashes are stored."""
     by_path = {run.path: run for run in runs}
     files = [
         _key_columns(f"{table}/{path}") if is_in_table(table, run) else KEY_COLUMNS for path, run in by_path.items()
@@ -102,7 +100,6 @@ def hashes_in(rows: pa.Table) -> np.ndarray:
 
 
 def _computed(keys: pa.Table) -> np.ndarray:
-    """The hash of each row's sticky key as bytes, perhaps no UTF-8."""
     return np.concatenate([_of_batch(*batch.select(KEY_COLUMNS).columns) for batch in keys.to_batches()])
 
 

@@ -31,12 +31,13 @@ class LostEntries(NamedTuple):
 
 
 def find_missing(table: StrPath, run: Run, spans: Iterable[tuple[int, int]] | None = None) -> Missing | None:
-    """What the table lacks of *run*, or of its ordered *spans*; it is read unless the file is as published."""
+    """The messages that the table lacks of *run*, or of its ordered *spans*; reads them unless the file is as
+    published.
+    """
     return None if is_as_published(table, run) else _missing(table, run, (), spans)
 
 
 def is_as_published(table: StrPath, run: Run) -> bool:
-    """Is the file of *run* still the table's, and whole?"""
     holders = files_of(table).holders(run.path, run.publish_id, run.ledger_id)
     return holders == [run.path] and is_there(f"{table}/{run.path}")
 

@@ -1,8 +1,4 @@
-"""Read the row groups of a topic's Parquet files that can hold given entries, as footers show.
-
-A damaged row group (see storage.entries.topic_files) is reported by the entries it should hold. Page checksums are
-verified if present.
-"""
+"""Read the row groups of a topic's Parquet files that can hold given entries, as footers show."""
 
 import threading
 from bisect import bisect_left
@@ -39,21 +35,17 @@ class EntryIds:
 
     @classmethod
     def between(cls, first: int, last: int) -> "EntryIds":
-        """All ids from *first* to *last*."""
         return cls(np.array([first]), np.array([last]))
 
     @property
     def count(self) -> int:
-        """The number of ids."""
         return int((self.lasts - self.firsts + 1).sum())
 
     def cut(self, low: int, high: int) -> "EntryIds":
-        """The ids from *low* to *high*."""
         begin, end = np.searchsorted(self.lasts, low, "left"), np.searchsorted(self.firsts, high, "right")
         return EntryIds(np.maximum(self.firsts[begin:end], low), np.minimum(self.lasts[begin:end], high))
 
     def meets(self, low: int, high: int) -> bool:
-        """Is any id from *low* to *high*?"""
         at = np.searchsorted(self.lasts, low, "left")
         return bool(at < len(self.firsts) and self.firsts[at] <= high)
 
@@ -77,8 +69,6 @@ class EntryIds:
 
 
 class Rows(NamedTuple):
-    """Rows in the order of entries, then of the batch."""
-
     table: pa.Table
     entry_ids: np.ndarray
 
@@ -92,7 +82,6 @@ class _Published(NamedTuple):
 
     @classmethod
     def of(cls, table: pa.Table) -> "_Published":
-        """From rows with a publish id column, in any order."""
         table = table.filter(pc.is_valid(table["publish_id"]))
         known = table["publish_id"].combine_chunks().dictionary_encode()
         in_order = pc.array_sort_indices(known.dictionary)
@@ -117,22 +106,19 @@ class _Published(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """Entries *first*..*last* whose rows cannot be read."""
+    """Entries *first*..*last* whose rows cannot be read (see storage.entries.topic_files)."""
 
     first: int
     last: int
 
 
 class _Footer:
-    """A file's footer with its row groups' bounds, or None."""
-
     def __init__(self, metadata: pq.FileMetaData):
         self.metadata = metadata
         self.entry_ids: list[tuple[int, int] | None] = group_bounds(metadata, "entry_id")
 
     @cached_property
     def publish_ids(self) -> list[tuple[str, str] | None]:
-        """Bounds of publish ids, needed for files of several publishes."""
         return group_bounds(self.metadata, "publish_id")
 
 
@@ -147,7 +133,6 @@ class RowGroups:
         self._lock = threading.Lock()
 
     def forget(self) -> None:
-        """Empty the caches."""
         with self._lock:
             self._groups.clear()
             self._footers.clear()
@@ -191,7 +176,6 @@ class RowGroups:
                     yield taken(rows.table, wanted.rows_in(rows.entry_ids))
 
     def _published(self, path: str, number: int, columns: tuple[str, ...]) -> _Published | None:
-        """A row group of several publishes; None if unreadable."""
         schema = _schema(("publish_id", *columns))
         key = path, number, tuple(schema.names)
         with self._lock:
@@ -271,7 +255,6 @@ def _size(rows: Rows | _Published) -> int:
 
 
 def is_sound(path: str) -> bool:
-    """Can every row of a file be read?"""
     try:
         with pq.ParquetFile(store_of(path).parquet(path), page_checksum_verification=True) as file:
             for number in range(file.metadata.num_row_groups):
@@ -300,7 +283,6 @@ def taken(rows: pa.Table, places: slice | np.ndarray) -> pa.Table:
 
 
 def in_order(rows: pa.Table) -> Rows:
-    """*rows* in the order of entries, then of the batch."""
     entry_ids = rows.column("entry_id").to_numpy()
     steps = np.diff(entry_ids)
     is_mixed = bool((steps < 0).any())

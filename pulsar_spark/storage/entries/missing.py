@@ -1,4 +1,4 @@
-"""Entries of a publish that are not in the table: trimmed or deleted ones, and lost ones, which raise when needed."""
+"""Entries of a publish that are not in the table: trimmed, deleted, or lost."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -25,7 +25,6 @@ class Missing(NamedTuple):
 
     @property
     def is_lost(self) -> bool:
-        """Were they lost, not deleted?"""
         return self.lost is not None
 
     @property
@@ -35,20 +34,16 @@ class Missing(NamedTuple):
 
 
 class Present:
-    """Messages that were found, block by block."""
-
     def __init__(self):
         self._entry_ids: list[np.ndarray] = []
         self._batch_indexes: list[pa.ChunkedArray] = []
 
     def add(self, entry_ids: np.ndarray, batch_indexes: pa.ChunkedArray) -> None:
-        """Note messages by entry id and batch index."""
         self._entry_ids.append(entry_ids)
         self._batch_indexes.append(batch_indexes)
 
     @property
     def messages(self) -> int:
-        """The number of messages."""
         return sum(map(len, self._entry_ids))
 
     def gaps(self, wanted: EntryIds) -> list[tuple[int, int]]:
@@ -63,7 +58,6 @@ class Present:
         ]
 
     def parts(self, batch_size: int) -> dict[int, list[int]]:
-        """Missing batch indexes of partly found entries."""
         if batch_size < 2 or not self._entry_ids:
             return {}
         entry_ids = np.concatenate(self._entry_ids)
@@ -98,13 +92,11 @@ def missing_of(table: StrPath, run: Run, wanted: EntryIds, present: Present, los
 
 
 def is_trimmed(table: StrPath, run: Run) -> bool:
-    """Was the ledger of *run* trimmed?"""
     partition = partition_of(run.path)
     return run.ledger_id <= trimmed_ledgers(table, [partition])[partition]
 
 
 def lost_error(table: StrPath, run: Run, missing: Missing) -> MessagesLost:
-    """The error that names lost entries of *run*."""
     ranges, partition = missing.entries, partition_of(run.path)
     named = ", ".join(
         f"{run.ledger_id}:{first}" if first == last else f"{run.ledger_id}:{first} to {run.ledger_id}:{last}"

@@ -1,8 +1,6 @@
 """Read parts of a topic by position with Spark.
 
-A message's position is ``first_position + entry_id - first_entry_id`` of its run (row of ``ledgers``). So the driver
-cuts ranges into pieces of runs and reads them by literal bounds, which skip files and row groups. More than
-:data:`MAX_BOUNDS` pieces are joined by block of entry ids.
+Ranges are cut into pieces of runs and read by literal bounds, which skip files and row groups; many pieces are joined.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,7 +30,8 @@ _BY_NAME = frozenset(MESSAGES.schema.names) - set(DELIVERED)
 
 class PositionRange(NamedTuple):
     """Positions *first* to *last*, inclusive, of a partition, with the broker's state; ``ack_set`` None means whole
-    entries."""
+    entries.
+    """
 
     partition: int
     first: int
@@ -63,7 +62,6 @@ class Piece(NamedTuple):
 
 
 def pieces_of(range_: PositionRange, runs: Iterable[Run]) -> list[Piece]:
-    """The parts of *runs* that a range of one partition covers."""
     return [
         _piece(range_, run, max(range_.first, run.first_position), min(range_.last, run.last_position)) for run in runs
     ]
@@ -145,11 +143,10 @@ def read_pieces(
     files: Sequence[str] = (),
     where: Column | None = None,
 ) -> DataFrame:
-    """The messages of *topic* in the pieces *found*, one row each, in no order.
+    """The messages of *topic* in the pieces *found*, one row each, in no order, without those outside the ack set.
 
     Columns: those of the messages table (or *columns* and ``partition``), without the payload unless *with_payload*,
-    then ``ledger_id``, ``position``, ``redelivery_count``. Columns that the topic lacks are null. Messages outside the
-    ack set are left out.
+    then ``ledger_id``, ``position``, ``redelivery_count``. Columns that the topic lacks are null.
 
     - *version*: of the table as it was then.
     - *files*: of these in its folder instead.
@@ -212,8 +209,9 @@ def _by_bounds(messages: DataFrame, found: list[Piece]) -> DataFrame:
 
 
 def _is_in(pieces: Sequence[Piece]) -> Column:
-    """Is a row in any of *pieces*, of one publish, partition and ack set? One expression: Columns take many calls to
-    the JVM."""
+    """Is a row in any of *pieces*, of one publish, partition and ack set? Written as one SQL expression, which is
+    quick.
+    """
     publish_id, partition, ack_set = pieces[0].publish_id, pieces[0].partition, pieces[0].ack_set
     bounds = (f"entry_id between {piece.first_entry_id} and {piece.last_entry_id}" for piece in pieces)
     inside = (
@@ -291,8 +289,9 @@ def without_positions(
 
 
 def _around(found: list[Piece], firsts: np.ndarray, lasts: np.ndarray) -> Column:
-    """At most :data:`MAX_BOUNDS` bounds around clusters of pieces; with more publishes, the first and last publish
-    id."""
+    """At most :data:`MAX_BOUNDS` bounds around clusters of pieces; with more publishes, the first and last
+    publish id.
+    """
     places, groups = np.unique([f"{piece.publish_id}{piece.partition}" for piece in found], return_inverse=True)
     if len(places) > MAX_BOUNDS:
         publish_ids, partitions = {piece.publish_id for piece in found}, {piece.partition for piece in found}

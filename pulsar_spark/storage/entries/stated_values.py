@@ -1,7 +1,7 @@
 """Column values from the statistics in publish commits, ten times as fast as opening data files.
 
-Equal least and greatest values are the value of all rows. Others may round both, so only this package's commits count.
-Source: the Delta protocol, "Per-file Statistics".
+Equal least and greatest values are the value of all rows, in commits of this package. Source: the Delta protocol,
+"Per-file Statistics".
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ def common_values(table: StrPath, runs: Sequence[Run], columns: Sequence[str]) -
 
     def of_commit(members: list[Run]) -> list[Values | None]:
         files = _files_of(TableLog(table), members[0].ledger_id)
-        found = [_values(files[run.path], columns) if _fits(files.get(run.path), run) else None for run in members]
+        found = [_values(files.get(run.path), run, columns) for run in members]
         return [values if values is not None and _is_there(table, run) else None for run, values in zip(members, found)]
 
     of_commits = [list(members) for _, members in groupby(runs, lambda run: run.ledger_id)]
@@ -54,7 +54,6 @@ def lower_bounds(table: StrPath, runs: Sequence[Run], column: str) -> list[datet
 
 
 def _each(table: StrPath, read: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    """*read* of each of *items*, concurrent in an object store."""
     if store_of(table).is_local or len(items) < 2:
         yield from map(read, items)
         return
@@ -71,10 +70,6 @@ def _files_of(log: TableLog, version: int) -> dict[str, AddedFile]:
     return {file.path: file for file in commit.added} if commit.is_ours else {}
 
 
-def _fits(file: AddedFile | None, run: Run) -> bool:
-    return file is not None and file.rows >= run.entries
-
-
 def _is_there(table: StrPath, run: Run) -> bool:
     path = f"{table}/{run.path}"
     try:
@@ -83,7 +78,9 @@ def _is_there(table: StrPath, run: Run) -> bool:
         return False
 
 
-def _values(file: AddedFile, columns: Iterable[str]) -> Values | None:
+def _values(file: AddedFile | None, run: Run, columns: Iterable[str]) -> Values | None:
+    if file is None or file.rows < run.entries:
+        return None
     found = [_value(file, name) for name in columns]
     return None if _UNKNOWN in found else tuple(found)
 
@@ -110,7 +107,6 @@ def _value(file: AddedFile, name: str) -> object | None:
 
 
 def _instant(text: str) -> datetime:
-    """The instant; ValueError if perhaps beyond Python's calendar."""
     found = instant_of(text)
     if found is None or is_beyond_calendar(found):
         raise ValueError(text)

@@ -1,8 +1,7 @@
-"""Which files hold the rows of a publish now: every reader of a topic's files looks here first.
+"""Which files hold the rows of a publish now, after DELETE, UPDATE, MERGE or RESTORE.
 
-DELETE, UPDATE, MERGE and RESTORE may replace the published file that ``ledgers`` names. So publishes before the latest
-commit that removes are looked up in the table's present files. Rows are lost if the table's file is missing, incomplete
-or damaged; rows in no file were deleted or trimmed. Source: the Delta protocol, "Add File and Remove File".
+Rows are lost if the table's file is missing, incomplete or damaged; rows in no file were deleted or trimmed. Source:
+the Delta protocol, "Add File and Remove File".
 """
 
 import contextlib
@@ -52,11 +51,9 @@ class _Snapshot(NamedTuple):
         return pc.index(self.paths, path).as_py() >= 0
 
     def hold(self, paths: Sequence[str]) -> list[bool]:
-        """Whether the version has each of *paths*."""
         return pc.is_in(pa.array(paths, pa.string()), self.paths).to_pylist()
 
     def files_with(self, publish_id: str, partition: str | None) -> list[str]:
-        """The files that may hold rows of a publish."""
         may_begin = pc.fill_null(pc.less_equal(self.lowest, publish_id), True)
         found = self.paths.filter(
             pc.and_(may_begin, pc.fill_null(pc.greater_equal(self.highest, publish_id), True))
@@ -111,7 +108,6 @@ class TopicFiles:
         )
 
     def _snapshot_of(self, version: int) -> _Snapshot:
-        """The files of the table in *version* or a later one."""
         if self._snapshot is None or self._snapshot.version < version:
             self._snapshot = _snapshot(self._table, self._seen)
         return self._snapshot
@@ -199,7 +195,6 @@ def is_damage(error: BaseException) -> bool:
 
 
 def raise_unless_damage(error: BaseException) -> None:
-    """Raise *error* unless the file is damaged."""
     if not is_damage(error):
         raise error
 
@@ -222,7 +217,6 @@ def partition_of(path: str) -> int:
 
 
 def live_files(table: StrPath) -> list[str]:
-    """Paths of all files in the table's present version."""
     return _snapshot(table, None).paths.to_pylist()
 
 

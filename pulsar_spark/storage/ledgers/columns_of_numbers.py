@@ -35,6 +35,5 @@ class Columns:
         self._length = end
 
     def keep(self, which: np.ndarray) -> None:
-        """Drop all other rows."""
         self._columns = {name: column[: self._length][which] for name, column in self._columns.items()}
         self._length = int(np.count_nonzero(which))

@@ -1,7 +1,6 @@
 """The index of positions and message ids for clients: ``ledgers`` of their topics, in memory.
 
-A topic's last runs are loaded at first use and followed by commit; earlier ones are loaded by stretches, of which few
-are kept. Ledgers are committed before their round, so a refresh finds every delivered position.
+A topic's last runs are followed by commit; earlier ones are loaded when needed, and few are kept.
 """
 
 import threading
@@ -87,8 +86,10 @@ class LedgerIndex:
     def spans_of(
         self, topic_id: str, partition: int, spans: Sequence[tuple[int, int]]
     ) -> list[tuple[Run, list[tuple[int, int]]]]:
-        """Whole runs of the ordered, disjoint *spans* (first, last), each with its parts of them; :class:`CorruptState`
-        if one is not numbered."""
+        """Whole runs of the ordered, disjoint *spans* (first, last), each with its parts of them.
+
+        :class:`CorruptState` if a position is not numbered.
+        """
         found: list[tuple[Run, list[tuple[int, int]]]] = []
         with self._lock:
             for together in _near_each_other(spans):
@@ -101,7 +102,6 @@ class LedgerIndex:
         return found
 
     def foreign_files(self, topic_id: str) -> set[str]:
-        """Files of the topic with rows that are no publish."""
         with self._lock:
             self._partition(topic_id, -1)
             self._refresh()
@@ -148,7 +148,6 @@ class LedgerIndex:
             return self._partition(topic_id, partition).last_chunk_position
 
     def end(self, topic_id: str, partition: int) -> int:
-        """The position the next numbered entry of the partition gets."""
         with self._lock:
             self._refresh()
             return self._partition(topic_id, partition).end_position
@@ -160,7 +159,6 @@ class LedgerIndex:
             return self._partition(topic_id, partition).last_ledger_id
 
     def _numbered(self, topic_id: str, partition: int, first: int, last: int) -> PartitionLedgers:
-        """Ledgers in memory with the runs of these positions."""
         known = self._partition(topic_id, partition, until=last)
         if last >= known.end_position:
             raise CorruptState(
@@ -170,7 +168,6 @@ class LedgerIndex:
         return known if first >= known.begins_at else self._stretch(topic_id, partition, first, last)
 
     def _stretch(self, topic_id: str, partition: int, first: int, last: int) -> PartitionLedgers:
-        """Load the runs of these positions and some after them."""
         kept = self._stretches.setdefault((topic_id, partition), deque())
         for found in kept:
             if found.begins_at <= first and last < found.end_position:
@@ -272,8 +269,7 @@ class LedgerIndex:
 
 
 def shared_index(layout: Layout) -> LedgerIndex:
-    """The process's index for a root, until it is made again. Each user calls :meth:`~LedgerIndex.forget` in the
-    end."""
+    """The process's index for a root; each user calls :meth:`~LedgerIndex.forget` in the end."""
     path = layout.broker_table(LEDGERS.name)
     with _shared_lock:
         key = forks.generation, str(path), TableLog(path).life()
@@ -285,7 +281,6 @@ def shared_index(layout: Layout) -> LedgerIndex:
 
 
 def _near_each_other(spans: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """*spans* in groups that can each be loaded at once."""
     together: list[tuple[int, int]] = []
     for span in spans:
         if together and span[1] >= together[0][0] + STRETCH:

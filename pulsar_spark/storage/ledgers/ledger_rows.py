@@ -5,7 +5,6 @@ from pulsar_spark.storage.delta.actions import AddedFile, Commit
 
 
 def ledger_rows(topic: str, topic_id: str, numbered: dict[int, list[Run]]) -> list[dict]:
-    """Rows for the runs of a topic."""
     return [
         dict(run._asdict(), topic=topic, topic_id=topic_id, partition=partition)
         for partition, runs in numbered.items()
@@ -16,7 +15,7 @@ def ledger_rows(topic: str, topic_id: str, numbered: dict[int, list[Run]]) -> li
 def note_rows(topic: str, topic_id: str, commit: Commit, foreign: list[AddedFile]) -> list[dict]:
     """Notes on a commit that is no publish, so that readers need not look at the log.
 
-    A note without a file says that rows were removed or rewritten, one with a file has its number of foreign rows in
+    A note without a file says that rows were removed or rewritten; one with a file has its number of foreign rows in
     ``first_entry_id``.
     """
     common = dict(

@@ -1,7 +1,4 @@
-"""The ``ledgers`` table: where every entry of a topic lies, in memory by partition.
-
-It is a projection of ``messages`` (see storage.ledgers.publishes), so rows written before a crash are read back.
-"""
+"""The ``ledgers`` table: where every entry of a topic lies, in memory by partition (see storage.ledgers.publishes)."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -33,7 +30,7 @@ def read_ledgers(path: AnyPath, *, topic_id: str | None = None) -> tuple[pa.Tabl
 
 
 def stored_rows(table: DeltaTable, columns: Iterable[str], wanted: Iterable[Term] = ()) -> pa.Table:
-    """*columns* of the *wanted* rows; one that the table lacks is null."""
+    """*columns* of the *wanted* rows; a column that the table lacks is null."""
     schema = pa.schema([LEDGERS.schema.field(name) for name in columns])
     return pa.concat_tables([schema.empty_table(), *read_parts(table, LEDGERS.schema, schema.names, wanted)])
 
@@ -48,8 +45,9 @@ def ledgers_of_topic(layout: Layout, topic_id: str) -> dict[int, PartitionLedger
 
 
 def ledgers_until(layout: Layout, topic: Topic, until: int) -> dict[int, PartitionLedgers]:
-    """Runs by partition up to version *until*, also those not numbered yet; :class:`CorruptState` if log and
-    ``ledgers`` lack some."""
+    """Runs by partition up to version *until*, numbered or not; :class:`CorruptState` if log and ``ledgers``
+    lack some.
+    """
     log, layout = TableLog(topic.path), layout_of(layout, topic.name)
     partitions, publish_ids, numbered = _numbered_until(layout, topic, until)
     if numbered < until and not log.has(numbered + 1):  # commits without a publish, such as an OPTIMIZE, may be gone
@@ -69,7 +67,6 @@ def ledgers_until(layout: Layout, topic: Topic, until: int) -> dict[int, Partiti
 
 
 def _numbered_until(layout: Layout, topic: Topic, until: int) -> tuple[dict[int, PartitionLedgers], set[str], int]:
-    """Numbered runs up to *until*, all publish ids, and the last numbered version."""
     rows, _ = read_ledgers(layout.broker_table(LEDGERS.name), topic_id=topic.topic_id)
     partitions: dict[int, PartitionLedgers] = {}
     numbered, publish_ids = 0, set()

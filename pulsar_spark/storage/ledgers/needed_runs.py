@@ -38,7 +38,7 @@ class NeededRuns:
         """By topic id."""
         self.past: dict[Place, Past] = {}
         self.rows: dict[Place, pa.Table] = {}
-        """The runs behind the past."""
+        """The runs after the past."""
         self.delayed: dict[Place, pa.Table] = {}
         """All runs with delayed entries."""
         rows, delayed = defaultdict[Place, list](list), defaultdict[Place, list](list)
@@ -113,7 +113,6 @@ def delayed_runs(layout: Layout, topic_id: str, partition: int, first: int = 0, 
 
 
 def runs_with_chunks(layout: Layout, topic_id: str, partition: int) -> list[Run]:
-    """The runs of a topic partition that may have chunks."""
     wanted = _between(topic_id, partition, 0, MAX_LONG)
     return _runs_with(layout, [*wanted, term("has_chunks", "==", True), term("batch_size", "==", 1)])
 
@@ -175,7 +174,6 @@ def published(path: AnyPath, topic_id: str) -> PublishIds:
 def _steps(
     opened: DeltaTable, columns: Iterable[str], wanted: Iterable[Term] = (), part_rows: int | None = None
 ) -> Iterator[pa.Table]:
-    """*columns* of the *wanted* rows, in steps (see read_parts)."""
     waiting, count = [], 0
     for rows in read_parts(opened, LEDGERS.schema, columns, wanted, part_rows):
         waiting.append(rows)
@@ -188,15 +186,12 @@ def _steps(
 
 
 class _Passed:
-    """Summarises runs, added in any order."""
-
     def __init__(self):
         self._firsts, self._ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         self._messages, self._last = 0, (-1, -1)
         self._last_chunk = self._last_delayed = -1
 
     def add(self, runs: pa.Table) -> None:
-        """Add runs."""
         if not runs.num_rows:
             return
         firsts, entries, batch_sizes, ledger_ids = (

@@ -21,8 +21,7 @@ class Column(Protocol):
 
     def __getitem__(self, index: int) -> Any: ...
 
-    def drop_first(self, count: int) -> None:
-        """Drop the first *count*."""
+    def drop_first(self, count: int) -> None: ...
 
     def put_before(self, other: Self) -> None:
         """Insert *other* in front."""
@@ -82,7 +81,6 @@ class Flags:
         return bool(self._bytes[index])
 
     def part(self, begin: int, end: int) -> np.ndarray:
-        """Flags *begin* to before *end*."""
         return np.frombuffer(self._bytes[begin:end], bool)
 
 
@@ -125,7 +123,6 @@ def numbers(values: pa.Array) -> np.ndarray:
 
 
 def null_column(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
-    """A column of nulls that takes little memory."""
     block = _nulls(kind)
     whole, rest = divmod(rows, len(block))
     return pa.chunked_array([block] * whole + ([block.slice(0, rest)] if rest else []), kind)
@@ -133,5 +130,4 @@ def null_column(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
 
 @cache
 def _nulls(kind: pa.DataType) -> pa.Array:
-    """A cached block of nulls, needed in every round."""
     return pa.nulls(_NULLS, kind)

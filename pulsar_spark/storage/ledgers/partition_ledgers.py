@@ -1,7 +1,4 @@
-"""The runs of one topic partition in memory, from some position on.
-
-Runs that all cursors have passed are dropped, and read again after a seek back, for example.
-"""
+"""The runs of one topic partition in memory, from some position on. Earlier ones are read again when needed."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -47,14 +44,13 @@ class Stretches(NamedTuple):
     delayed_after: np.ndarray
 
     def of(self, positions: np.ndarray) -> np.ndarray:
-        """The index of the run of each of *positions*."""
         return np.searchsorted(self.firsts, positions, "right") - 1
 
 
 class PartitionLedgers:
     """The runs of one topic partition by position, packed, with sums that turn positions into messages.
 
-    Lookups are binary searches. Indexes count the runs of *past* too; *read* gives the rows below a position.
+    Indexes count the runs of *past* too; *read* gives the rows below a position.
     """
 
     def __init__(self, past: Past = NOTHING, read: Callable[[int], pa.Table] | None = None):
@@ -80,9 +76,9 @@ class PartitionLedgers:
             self._numbers[name] if name in self._numbers else self._others[name] for name in Run._fields
         ]
         self.last_delayed_position = past.last_delayed_position
-        """Behind it there are no entries that wait for their deliver time (protocol.delays)."""
+        """No later entry waits for its deliver time (protocol.delays)."""
         self.last_chunk_position = past.last_chunk_position
-        """Behind it there are no chunks (protocol.chunks.chunking); -1 where there are none at all."""
+        """No later entry is a chunk (protocol.chunks.chunking); -1 without chunks."""
         self._chunk_runs = array("q")
         """Indexes of the runs that may have chunks."""
 
@@ -102,7 +98,6 @@ class PartitionLedgers:
 
     @property
     def runs(self) -> Sequence[Run]:
-        """All runs, in order."""
         return _Runs(self)
 
     @property
@@ -159,7 +154,7 @@ class PartitionLedgers:
         if len(chunks):
             self.last_chunk_position = int(ends[chunks[-1]]) - 1
 
-    # What is not in memory
+    # Dropping and reading again
 
     @property
     def begins_at(self) -> int:
@@ -168,7 +163,6 @@ class PartitionLedgers:
 
     @property
     def in_memory(self) -> int:
-        """The number of runs in memory."""
         return len(self._firsts)
 
     def drop_before(self, position: int, read: Callable[[int], pa.Table]) -> None:
@@ -188,7 +182,6 @@ class PartitionLedgers:
         self._past, self._read = past, read
 
     def recall(self) -> None:
-        """Read all runs that are not in memory."""
         if not self._past.runs or self._read is None:
             return
         before = PartitionLedgers()
@@ -204,8 +197,6 @@ class PartitionLedgers:
             column.put_before(before._others[name])
         self._chunk_runs[:0] = before._chunk_runs
         self._past = NOTHING
-
-    # What is looked up
 
     def chunk_runs(self, first: int) -> Iterator[Run]:
         """Whole runs, from position *first* on, that may have chunks."""
@@ -240,7 +231,6 @@ class PartitionLedgers:
         return self._firsts[at] if at < len(self._firsts) else self.end_position
 
     def overlapping(self, first: int, last: int) -> Iterator[Run]:
-        """The runs that hold positions *first*..*last*."""
         for index in range(max(self.index_of(first), 0), len(self)):
             if self._firsts[self._at(index)] > last:
                 return
@@ -257,11 +247,10 @@ class PartitionLedgers:
             raise CorruptState(f"position {missing} is in no ledger: {DOCTOR}")
 
     def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
-        """Runs with positions of the ordered, disjoint *spans* (first, last), each with its parts of them."""
         return spans_by_run(self, spans)
 
     def stretches(self, first: int, last: int) -> Stretches:
-        """Runs cut to positions *first*..*last*, as columns; :class:`CorruptState` if one is not numbered."""
+        """:meth:`parts` as columns."""
         self._check_numbered(first, last)
         begin, end = (self._at(max(self.index_of(each), 0)) for each in (first, last))
         here = slice(begin, end + 1 if last >= first else begin)
@@ -297,8 +286,6 @@ class PartitionLedgers:
 
 
 class HasRuns(Protocol):
-    """Runs in order of position."""
-
     @property
     def end_position(self) -> int: ...
     def overlapping(self, first: int, last: int) -> Iterator[Run]: ...
@@ -324,8 +311,6 @@ def spans_by_run(ledgers: HasRuns, spans: Iterable[tuple[int, int]]) -> Iterator
 
 
 class _Runs(Sequence[Run]):
-    """The runs of a partition, each made on access."""
-
     def __init__(self, ledgers: PartitionLedgers):
         self._ledgers = ledgers
 

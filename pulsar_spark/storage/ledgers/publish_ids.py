@@ -9,8 +9,10 @@ FEW = 1024
 
 
 class PublishIds:
-    """8-byte hashes of ids, and the last ids whole. *is_there* looks up an id in ``ledgers``; without it all stay
-    whole."""
+    """8-byte hashes of ids, and the last ids whole.
+
+    *is_there* looks up an id in ``ledgers``; without it all stay whole.
+    """
 
     def __init__(self, is_there: Callable[[str], bool] | None = None):
         self._is_there = is_there
@@ -28,11 +30,9 @@ class PublishIds:
         return bool(at < len(self._hashes) and self._hashes[at] == known) and self._is_there(publish_id)
 
     def update(self, publish_ids: Iterable[str]) -> None:
-        """Add ids."""
         self._new.update(publish_ids)
 
     def add_stored(self, publish_ids: Iterable[str]) -> None:
-        """Add ids that are in the table."""
         self._unsorted.extend(map(hash, publish_ids))
 
     def settle(self) -> None:

@@ -19,10 +19,7 @@ def first_published_at(table: AnyPath, ledgers: PartitionLedgers, instant: datet
 
 
 def first_of_run_published_at(table: AnyPath, run: Run, instant: datetime) -> int | None:
-    """Position of the first entry of *run* published at or after *instant*; else None.
-
-    Statistics have milliseconds, so runs within one are read too.
-    """
+    """Position of the first entry of *run* published at or after *instant*; else None."""
     if run.max_publish_time is None or run.max_publish_time + _STATISTICS_UNIT < instant:
         return None
     return min((position for position, published in _publish_times(table, run) if published >= instant), default=None)
@@ -43,7 +40,6 @@ def last_published_before(table: AnyPath, ledgers: PartitionLedgers, instant: da
 
 
 def is_published_before(table: AnyPath, ledgers: PartitionLedgers, position: int, instant: datetime) -> bool:
-    """Was the entry at *position* published before *instant*? Read only if statistics do not tell."""
     run = ledgers.runs[ledgers.index_of(position)]
     if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
         return True

@@ -1,13 +1,11 @@
 """Which commits of a topic's log are publishes, and the runs of their files.
 
-Commits that remove, rewrite or overwrite number nothing (design 3.4, rule 6), nor do foreign rows. A retried publish
-counts once.
+Commits that remove, rewrite or overwrite number nothing (design 3.4, rule 6). A retried publish counts once.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -37,10 +35,9 @@ def number_commit(
     delayed_after: Callable[[int], int] | None = None,
 ) -> dict[int, list[Run]]:
     """Runs per partition of one commit; none if it is no publish or a retried one. Adds to *seen_publish_ids*.
-    *delayed_after* gives, by partition, from when on delayed entries wait (see :class:`Run`). :class:`CorruptState` for
-    impossible statistics.
 
-    A publish only adds files, with one publish id and dense entry ids.
+    A publish only adds files, with one publish id and dense entry ids. *delayed_after* gives, by partition, from when
+    on delayed entries wait (see :class:`Run`). :class:`CorruptState` for impossible statistics.
     """
     files = published_files(table, commit, partitions)
     publish_ids = {file.publish_id for file in files}
@@ -93,8 +90,7 @@ def foreign_files(table: AnyPath, commit: Commit, is_publish: bool, partitions: 
 
 
 def check_statistics(table: AnyPath, commit: Commit) -> None:
-    """:class:`CorruptState` for a commit at which numbering would stop, by its text alone; rewritten rows are
-    ignored."""
+    """:class:`CorruptState` for a commit at which numbering would stop; rewritten rows are ignored."""
     if not commit.removed and not commit.is_overwrite:
         for file in commit.added:
             _published_file(table, commit.version, file)
@@ -109,34 +105,30 @@ def _are_partitions(table: AnyPath, files: list[PublishedFile], partitions: int 
 
 
 def _published_file(table: AnyPath, version: int, file: AddedFile) -> PublishedFile | None:
-    """What numbering needs of a file; None if it is not surely one publish's."""
+    """A file's facts for numbering; None if it is not surely one publish's."""
     try:
-        found = _statistics_of(file)
+        partition, bounds, publish_ids, times, nulls = _statistics_of(file)
     except (TypeError, ValueError) as broken:
         raise CorruptState(
             f"{table}: commit {version}: the statistics of file {file.path!r} are not plausible ({broken})"
         ) from broken
-    if (
-        len(found.bounds) < 4
-        or len(found.publish_ids) < 2
-        or found.publish_ids[0] != found.publish_ids[1]
-        or any(found.nulls.get(name) for name in ("publish_id", "entry_id", "batch_size"))
-    ):
+    has_nulls = any(nulls.get(name) for name in ("publish_id", "entry_id", "batch_size"))
+    if len(bounds) < 4 or len(publish_ids) < 2 or publish_ids[0] != publish_ids[1] or has_nulls:
         return None
-    first, last, smallest, largest = found.bounds
+    first, last, smallest, largest = bounds
 
     def may_have(column: str, unless_known: bool) -> bool:
-        return found.nulls[column] < file.rows if column in found.nulls else unless_known
+        return nulls[column] < file.rows if column in nulls else unless_known
 
     return PublishedFile(
-        found.partition,
-        found.publish_ids[0],
+        partition,
+        publish_ids[0],
         first,
         last,
         file.rows,
         smallest if smallest == largest else None,
         file.path,
-        *found.times,
+        *times,
         file.size,
         may_have("deliver_at_time", False),
         may_have("uuid", False),
@@ -145,26 +137,15 @@ def _published_file(table: AnyPath, version: int, file: AddedFile) -> PublishedF
     )
 
 
-class _Statistics(NamedTuple):
-    """A file's statistics: known bounds of entry id, batch size, publish id and time, and null counts."""
+def _statistics_of(file: AddedFile) -> tuple[int, list[int], list[str], tuple[datetime | None, datetime | None], dict]:
+    """Partition, known bounds of entry id, batch size, publish id and time, and null counts.
 
-    partition: int
-    bounds: list[int]
-    publish_ids: list[str]
-    times: tuple[datetime | None, datetime | None]
-    nulls: dict
-
-
-def _statistics_of(file: AddedFile) -> _Statistics:
-    """Parse a file's statistics; TypeError or ValueError if impossible."""
+    TypeError or ValueError if impossible.
+    """
     low, high, nulls = file.min_values, file.max_values, file.null_counts
     partition = int(file.partition_values.get("partition") or -1)
     if nulls.get("batch_size") == file.rows:
-        low, high, nulls = (
-            {**low, "batch_size": 1},
-            {**high, "batch_size": 1},
-            {**nulls, "batch_size": 0},
-        )  # no batches
+        low, high, nulls = low | {"batch_size": 1}, high | {"batch_size": 1}, nulls | {"batch_size": 0}  # no batches
     bounds = [
         _number(bound[name], name, most)
         for name, most in (("entry_id", MAX_LONG), ("batch_size", MOST_INT32))
@@ -177,7 +158,7 @@ def _statistics_of(file: AddedFile) -> _Statistics:
         isinstance(count, int) for count in nulls.values() if not isinstance(count, dict)
     ):
         raise TypeError("publish ids and counts of nulls are texts and numbers")
-    return _Statistics(partition, bounds, ids, times, nulls)
+    return partition, bounds, ids, times, nulls
 
 
 def _number(value: object, name: str, most: int) -> int:

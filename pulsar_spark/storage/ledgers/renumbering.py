@@ -1,12 +1,9 @@
-"""Restore lost rows of ``ledgers`` from the topics' logs, which have only one outcome.
-
-A log without its first commits (see shortening) is numbered back from the latest round's end. Earlier lost numbers are
-only reported.
+"""Restore lost rows of ``ledgers`` from the topics' logs; a shortened log is numbered back from the latest
+round's end.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.protocol.topics.topic_name import TopicName
@@ -23,19 +20,11 @@ from pulsar_spark.storage.topics.bundles import layout_of
 from pulsar_spark.table_specs import LEDGERS
 
 Numbered = list[tuple[int, Run]]
-"""Partitions and runs."""
 
 
-class MissingNumbers(NamedTuple):
-    """Rows that ``ledgers`` lacks, and reports of what is lost."""
-
-    rows: list[dict]
-    lost: list[str]
-
-
-def missing_numbers(layout: Layout) -> MissingNumbers:
-    """What ``ledgers`` lacks, for all topics of a bundle."""
-    missing, known = MissingNumbers([], []), defaultdict[str, Numbered](list)
+def missing_numbers(layout: Layout) -> tuple[list[dict], list[str]]:
+    """Rows that ``ledgers`` lacks for all topics of a bundle, and reports of what is lost."""
+    missing, lost, known = list[dict](), list[str](), defaultdict[str, Numbered](list)
     rows, _ = read_ledgers(layout.broker_table(LEDGERS.name))
     for topic_id, partition, run in runs_of(rows):
         known[topic_id].append((partition, run))
@@ -45,9 +34,9 @@ def missing_numbers(layout: Layout) -> MissingNumbers:
             topic_id = read_definition(table).table_id
             again = _lacking(table, topic_id, latest, known[topic_id])
             for partition, run in again:
-                missing.rows.extend(ledger_rows(name, topic_id, {partition: [run]}))
-            missing.lost.extend(_gaps(topic, [*known[topic_id], *again]))
-    return missing
+                missing.extend(ledger_rows(name, topic_id, {partition: [run]}))
+            lost.extend(_gaps(topic, [*known[topic_id], *again]))
+    return missing, lost
 
 
 def _lacking(table: AnyPath, topic_id: str, latest: LatestRows, known: Numbered) -> Numbered:

@@ -21,7 +21,8 @@ _COLUMNS = ("partition", "first_position", "entries", "ledger_id", "publish_id",
 
 class WholeLedgers(NamedTuple):
     """One partition's ledgers in order, with last publish times (microseconds, 0 if unknown); then ledger and publish
-    id of each run."""
+    id by run.
+    """
 
     ledger_ids: np.ndarray
     last_positions: np.ndarray
@@ -37,7 +38,6 @@ class WholeLedgers(NamedTuple):
 
     @property
     def end_position(self) -> int:
-        """Position the next entry gets."""
         return int(self.last_positions[-1]) + 1 if len(self.last_positions) else 0
 
 
@@ -82,7 +82,6 @@ def _whole(rows: pa.Table) -> WholeLedgers:
 
 
 def _bytes(rows: pa.Table, ledger_ids: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Each ledger's bytes, each file counted once."""
     sizes = numbers(rows["bytes"].combine_chunks())
     if len(starts) == len(sizes):
         return sizes

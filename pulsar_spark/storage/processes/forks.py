@@ -1,8 +1,4 @@
-"""Detect use of clients and tables across a fork.
-
-``deltalake`` has threads, which a fork does not copy, so it panics in the child (tokio issue 4301). Nothing opened
-before a fork works after it, and nothing can be opened after it if ``deltalake`` was used before.
-"""
+"""Detect use of clients and tables across a fork, after which ``deltalake`` panics in the child (tokio issue 4301)."""
 
 import os
 import threading
@@ -14,7 +10,7 @@ ADVICE = (
     "'spawn' (multiprocessing.get_context('spawn'), or set_start_method('spawn')) and open a client in it"
 )
 generation = 0
-"""The number of forks since the import; what was opened under another number belongs to another process."""
+"""The number of forks since the import; anything opened under another number belongs to another process."""
 
 _used_by: int | None = None
 
@@ -44,7 +40,7 @@ def check_usable() -> None:
 
 
 def use() -> None:
-    """Note that ``deltalake`` is about to be used; checks :func:`check_usable`."""
+    """Note that ``deltalake`` is about to be used, after :func:`check_usable`."""
     global _used_by
     check_usable()
     _used_by = generation

@@ -1,8 +1,4 @@
-"""Files that a process keeps locked while it runs.
-
-The system releases the lock when the process ends, so others on that machine know for certain that it ended. The file
-names machine and process. A forked child closes its copies, which would keep the lock.
-"""
+"""Files that a process keeps locked while it runs, so that others on its machine know for certain when it ended."""
 
 import contextlib
 import errno
@@ -24,12 +20,12 @@ from pulsar_spark.storage.store.small_file import parse_object, process_id_of, r
 from pulsar_spark.storage.store.store import AnyPath
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-"""Read-only is enough for a lock, and allows remounting the file system read-only."""
+"""Read-only is enough for a lock, also after the file system is remounted read-only."""
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 """Errors of file systems without locks."""
 _open_files: weakref.WeakSet = weakref.WeakSet()
 _process = uuid.uuid4().hex
-"""Identifies this process; a process id alone can be reused, for example in a restarted container."""
+"""Identifies this process; a process id can be reused."""
 
 
 @lru_cache
@@ -89,7 +85,6 @@ class HeldFile:
             self.close()
 
     def close(self) -> None:
-        """Close the file without removing it."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
@@ -103,7 +98,6 @@ def hold(place: AnyPath, more: dict | None = None) -> HeldFile | HeldObject:
 
 
 def holder() -> dict[str, str | int]:
-    """Identifies this process in an object store."""
     return {**machine(), "process": _process, "pids": _numbers(), "pid": os.getpid()}
 
 
@@ -213,7 +207,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def is_of_another_process_here(content: bytes) -> bool:
-    """Whether the content names another process of this machine."""
+    """Does the content name another process of this machine?"""
     try:
         named = parse_object(content)
         is_of_this_one = process_id_of(named) == os.getpid() and named.get("process", _process) == _process

@@ -1,6 +1,6 @@
 """Objects that a process keeps in an object store while it runs, in place of a held file.
 
-Without locks, only its own machine knows for certain that a process ended; others see whether it renews the object.
+Only its own machine knows for certain that a process ended; others see whether it renews the object.
 """
 
 import contextlib
@@ -13,8 +13,6 @@ from pulsar_spark.storage.store.object_path import ObjectPath
 
 
 class HeldObject:
-    """An object with *content*, from its creation until :meth:`end`."""
-
     def __init__(self, path: ObjectPath, content: dict):
         self.path, self._content, self._opened_under = path, {**content, "pid": os.getpid()}, forks.generation
         self._known: dict[str, str] | None = None

@@ -1,7 +1,7 @@
-"""The lease of a bundle: which broker serves it, as a file renewed every few seconds (see lease_file).
+"""The lease of a bundle: which broker serves it, as a file renewed every few seconds.
 
 It only shows which broker is alive; the fenced commit of a round keeps brokers apart. A broker that wants the bundle
-writes that into the file; at renewal the holder passes the lease on after its round, or removes the wish.
+writes that into the file. The holder passes the lease on after its round, or removes the wish.
 """
 
 import os
@@ -25,26 +25,23 @@ class Holder(NamedTuple):
     pid: int
     until: float
     wanted: dict | None = None
-    """The broker, with ``host`` and ``pid``, that wants the lease next. Absent otherwise."""
+    """The broker, with ``host`` and ``pid``, that wants the lease next, if any."""
 
 
 class BundleLease:
-    """One broker's view of the lease of its bundle."""
-
     def __init__(self, layout: Layout, broker_id: str):
         self.path = layout.bundle_folder() / "lease.json"
         self.broker_id = broker_id
         self.is_wanted = False
-        """Was it wanted by another when it was renewed, and was that left there?"""
+        """Did another broker want the lease when it was last renewed, and was its wish kept?"""
         self._file = LeaseFile(self.path, Holder, lambda: LEASE_SECONDS)
 
     def holder(self) -> Holder | None:
-        """The live holder, or None."""
         current = self._file.read()
         return current if self._file.is_alive(current) else None
 
     def sure_holder(self, pause: Callable[[float], None] = time.sleep) -> Holder | None:
-        """The live holder; waits, in an object store, to see a renewal."""
+        """The live holder; in an object store, waits to see a renewal."""
         holder = first = self.holder()
         while holder is not None and holder == first and not self._file.is_certain_at_once:
             pause(_LOOK_SECONDS)
@@ -75,7 +72,7 @@ class BundleLease:
         self._file.change(ended)
 
     def request(self) -> bool:
-        """Tell the holder that this broker wants the lease; False without a holder, or if another asked first."""
+        """Write that this broker wants the lease; False without a holder, or if another broker did so first."""
         me = {"broker_id": self.broker_id, "host": socket.gethostname(), "pid": os.getpid()}
 
         def requested(current: Holder | None) -> dict | None:
@@ -86,7 +83,6 @@ class BundleLease:
         return self._file.change(requested)
 
     def withdraw(self) -> None:
-        """Withdraw that wish."""
 
         def withdrawn(current: Holder | None) -> dict | None:
             if current is None or not self._is_others(current) or not self.has_requested(current):
@@ -96,7 +92,6 @@ class BundleLease:
         self._file.change(withdrawn)
 
     def has_requested(self, holder: Holder) -> bool:
-        """Does the lease still have this broker's wish?"""
         return holder.wanted is not None and holder.wanted.get("broker_id") == self.broker_id
 
     def _is_others(self, current: Holder | None) -> bool:

@@ -1,8 +1,7 @@
 """A file that names the holder of something: machine, process, and end of the lease (Unix time).
 
-On a local disk it changes under a lock, and a dead process's lease has ended. In an object store clocks are not
-compared: a lease ends if the file says so, or stays unchanged for a lease's length. An unreadable file counts as ended
-(see small_file).
+On a local disk it changes under a lock, and a dead process's lease has ended. In an object store a lease ends if the
+file says so or stays unchanged for a lease's length. An unreadable file counts as ended.
 """
 
 import json
@@ -28,7 +27,7 @@ from pulsar_spark.storage.store.store import AnyPath, store_of
 
 
 class Lease(Protocol):
-    """A named tuple's fields that every lease has; ``until`` is Unix time."""
+    """Fields that every lease has; ``until`` is Unix time."""
 
     @property
     def host(self) -> str: ...
@@ -42,7 +41,7 @@ Fields = TypeVar("Fields", bound=Lease)
 LAST_INSTANT = 253_402_300_799
 """The end of the year 9999, in seconds since 1970."""
 FARTHEST_SECONDS = 24 * 60 * 60
-"""More than machines' clocks differ: a lease that ends later counts as unreadable, if clocks are compared."""
+"""More than machines' clocks differ: on a local disk, a lease that ends later counts as unreadable."""
 
 
 class LeaseFile(Generic[Fields]):
@@ -60,7 +59,7 @@ class LeaseFile(Generic[Fields]):
         self._store = store_of(path)
         self._seen: tuple[Fields, float] | None = None
         self.is_certain_at_once = self._store.is_local
-        """Does one look tell whether a holder is there, by a clock and by its process?"""
+        """Does one look tell whether a holder is alive?"""
 
     def read(self) -> Fields | None:
         """The content, alive or not; None if missing or unreadable."""
@@ -80,8 +79,9 @@ class LeaseFile(Generic[Fields]):
         return self._clock() - self._seen[1] < self._seconds()
 
     def change(self, decide: Callable[[Fields | None], dict[str, Any] | None]) -> bool:
-        """Replace the content by what *decide* makes of it: ``is_held``, and the fields but those of :class:`Lease`. If
-        that is None, change nothing and return False."""
+        """Replace the content by the fields and ``is_held`` that *decide* returns; if None, change nothing and return
+        False.
+        """
 
         def text(content: bytes | None) -> str | None:
             found, is_readable = (None, True) if content is None else self._parsed(content)
@@ -98,7 +98,6 @@ class LeaseFile(Generic[Fields]):
         return self._store.change(self.path, text)
 
     def _parsed(self, content: bytes) -> tuple[Fields | None, bool]:
-        """The content, and whether it is readable."""
         try:
             return self._fields(parse_object(content)), True
         except ValueError as why:
@@ -132,7 +131,6 @@ class LeaseFile(Generic[Fields]):
 
 
 def _holder_of(value: object, name: str) -> dict[str, Any]:
-    """A broker named in a field other than the holder."""
     if not isinstance(value, dict):
         raise ValueError(f"{name!r} is {value!r:.60}, not an object")
     return {"broker_id": text_of(value, "broker_id"), "host": text_of(value, "host"), "pid": process_id_of(value)}

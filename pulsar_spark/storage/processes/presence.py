@@ -1,8 +1,7 @@
-"""Signs of life of a client's process: a file that the process holds and touches.
+"""Signs of life of a client's process: a file, ``<bundle>/clients/<client id>``, that the process holds and touches.
 
-``<bundle>/clients/<client id>`` (see storage.processes.held_file) shows at once, on the client's machine, that its
-process is gone. Elsewhere only the lease shows it: an idle client touches its file, and a broker that sees a new time
-renews the lease. Without file locks an idle client sends a request instead.
+On the client's machine it shows at once that the process is gone; elsewhere, a broker that sees a new time renews the
+client's lease.
 """
 
 import contextlib
@@ -21,7 +20,6 @@ _CLIENT_ID = re.compile("[0-9A-Za-z-]{1,100}")
 
 
 def presence_folder(layout: Layout) -> AnyPath:
-    """The folder of a bundle's client files."""
     return layout.bundle_folder() / "clients"
 
 
@@ -33,23 +31,20 @@ class Presence:
         self.path = self._held.path
 
     def touch(self) -> bool:
-        """Give a sign of life; False if nobody would see it, without a file."""
+        """Give a sign of life; False without a file."""
         return self._held.touch()
 
     def end(self) -> None:
-        """Remove the file. A second call does nothing."""
         self._held.end()
 
 
 def all_signs(layout: Layout) -> dict[str, str]:
-    """:func:`last_sign` of all clients in an object store."""
     folder = presence_folder(layout)
     return folder.store.stamps(folder) if isinstance(folder, ObjectPath) else {}
 
 
 def last_sign(layout: Layout, client_id: str) -> int | str | None:
-    """A value that changes with each sign of life; None without a file. An opened file is not that of a network's
-    cache."""
+    """A value that changes with each sign of life; None without a file. A network's cache does not delay it."""
     if not layout.store.is_local:
         return all_signs(layout).get(client_id)
     with opened(_path_of(layout, client_id)) as file:
@@ -88,7 +83,6 @@ def remove_old(layout: Layout, client_id: str) -> None:
 
 
 def present_clients(layout: Layout) -> list[str]:
-    """The clients that have a file, alive or gone."""
     try:
         return sorted(layout.store.names(presence_folder(layout)))
     except FileNotFoundError:
@@ -96,7 +90,6 @@ def present_clients(layout: Layout) -> list[str]:
 
 
 def _path_of(layout: Layout, client_id: str) -> AnyPath | None:
-    """A client's file; None for an impossible id."""
     return (
         presence_folder(layout) / client_id if isinstance(client_id, str) and _CLIENT_ID.fullmatch(client_id) else None
     )

@@ -1,8 +1,4 @@
-"""The sign of a starting broker: its process, since when, and what it does.
-
-It is a lease beside that of the root's first bundle, renewed by a thread. Only the bundle's own lease says that a
-broker serves.
-"""
+"""The sign of a starting broker: its process, since when, and what it does. It does not mean that a broker serves."""
 
 import datetime
 import logging
@@ -47,7 +43,6 @@ class Starting(NamedTuple):
 
 
 def starting(layout: Layout) -> Starting | None:
-    """The root's starting broker, or None. Clocks are compared even in an object store, since nothing depends on it."""
     sign = _file(layout).read()
     if sign is None or sign.until <= time.time():
         return None
@@ -55,8 +50,6 @@ def starting(layout: Layout) -> Starting | None:
 
 
 class StartingSign:
-    """This process's sign for one root, written by a thread."""
-
     def __init__(self, layout: Layout, what: str):
         self._file, self._what, self._since_ms = _file(layout), what, time.time_ns() // 1_000_000
         self._ended = threading.Event()
@@ -64,7 +57,6 @@ class StartingSign:
         self._thread.start()
 
     def end(self) -> None:
-        """Withdraw the sign."""
         self._ended.set()
         self._thread.join(LEASE_SECONDS)
 
@@ -86,8 +78,9 @@ class StartingSign:
 
 
 def announce_start(root: StrPath) -> None:
-    """Make the root and the sign before Spark starts; :class:`NotARoot` unless a temporary fault of the disk causes
-    it."""
+    """Make the root and the sign before Spark starts; :class:`NotARoot` unless a temporary fault of the disk
+    causes it.
+    """
     layout = Layout(root)
     try:
         prepare_root(layout)
@@ -106,7 +99,6 @@ def begin_starting(layout: Layout, what: str = STARTS) -> None:
 
 
 def end_starting(layout: Layout) -> None:
-    """Withdraw this process's sign, if any."""
     with _lock:
         sign = _signs.pop(str(layout.root), None)
     if sign is not None:

@@ -62,8 +62,9 @@ def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
 
 
 def empty_commit(path: AnyPath, until: int) -> int | None:
-    """The first empty commit after the last checkpoint, up to *until*, as a power loss may leave; None in object
-    stores. ``deltalake`` skips it silently."""
+    """The first empty commit after the last checkpoint, up to *until*, which ``deltalake`` skips silently; None in
+    object stores.
+    """
     store, log = store_of(path), TableLog(path)
     if not store.is_local:
         return None

@@ -1,7 +1,4 @@
-"""The condition of a topic's table: whether its log can be followed, its foreign rows, and its deleted messages.
-
-A broker records this up to the last commit that it numbered; after that the log itself is read.
-"""
+"""The condition of a topic's table: whether its log can be followed, its foreign rows, and its deleted messages."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -67,7 +64,6 @@ def check_features(table: AnyPath, commit: Commit) -> None:
 
 
 def stopped_text(topic: Topic, error: CorruptState) -> str:
-    """The text for a topic that *error* stopped."""
     remedy = "" if isinstance(error, TopicStopped) else f": repair it with 'pulsar-spark topics mend {topic.name}'"
     return f"topic {str(topic.name)!r} is stopped: {error}{remedy}"
 
@@ -88,12 +84,8 @@ def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
             for partition, runs in numbered_now.items():
                 published |= {run.path for run in runs}
                 unnumbered[partition] += sum(run.entries * run.batch_size for run in runs)
-            for row in note_rows(
-                str(topic.name),
-                topic.topic_id,
-                commit,
-                foreign_files(topic.path, commit, bool(numbered_now), topic.partitions),
-            ):
+            its_foreign = foreign_files(topic.path, commit, bool(numbered_now), topic.partitions)
+            for row in note_rows(str(topic.name), topic.topic_id, commit, its_foreign):
                 if row.get("path"):
                     foreign[commit.version, row["path"]] = _foreign_file(row)
             is_rewritten |= bool(commit.removed) and not commit.trimmed
@@ -117,7 +109,6 @@ def _notes(layout: Layout, topic: Topic) -> pa.Table:
 
 
 def _ledgers(layout: Layout, topic: Topic, names: list[str], *wanted: Term) -> pa.Table:
-    """The columns *names* of the topic's *wanted* rows; empty without a table."""
     path = layout.broker_table(LEDGERS.name)
     if not TableLog(path).exists():
         return LEDGERS.schema.empty_table().select(names)
@@ -133,21 +124,17 @@ def rewriting_commits(layout: Layout, topic: Topic) -> list[int]:
 def count_deleted(
     layout: Layout, topic: Topic, condition: Condition, firsts: dict[int, int], stored: dict[int, int]
 ) -> dict[int, int]:
-    """How many published messages from positions *firsts* on are gone, by partition; *stored* says how many are
-    left."""
+    """How many published messages from positions *firsts* on are gone, by partition; *stored* counts those that are
+    left.
+    """
     if not condition.is_rewritten:
         return dict.fromkeys(topic.partition_indexes, 0)
-    wanted = [term("topic_id", "==", topic.topic_id), term("first_position", ">", NO_POSITION)]
     names = ["partition", "first_position", "entries", "batch_size"]
-    runs = stored_rows(open_table(layout.broker_table(LEDGERS.name)), names, wanted)
+    runs = _ledgers(layout, topic, names, term("first_position", ">", NO_POSITION))
     deleted = {}
     for partition in topic.partition_indexes:
-        here = runs.filter(
-            pc.and_(
-                pc.equal(runs["partition"], partition),
-                pc.greater_equal(runs["first_position"], firsts.get(partition, 0)),
-            )
-        )
+        is_later = pc.greater_equal(runs["first_position"], firsts.get(partition, 0))
+        here = runs.filter(pc.and_(pc.equal(runs["partition"], partition), is_later))
         published = pc.sum(pc.multiply(here["entries"], here["batch_size"].cast(pa.int64()))).as_py() or 0
         deleted[partition] = max(0, published + condition.unnumbered.get(partition, 0) - stored.get(partition, 0))
     return deleted

@@ -84,7 +84,6 @@ def _examine_settings(layout: Layout) -> Iterator[Finding]:
 
 
 def examine_table(name: str, path: AnyPath, topic: TopicName | None) -> Iterator[Finding]:
-    """Findings in one table's definition, commits, data files and checkpoints."""
     try:
         definition = read_definition(path)
     except FileNotFoundError:

@@ -1,7 +1,6 @@
-"""Repair commits that stop a topic, and remove added rows that are no publish.
+"""Repair commits that stop a topic, and remove added rows that are no publish. No position changes.
 
-An unreadable commit is rewritten from its data files (see repair), or else from its readable lines; the damaged file
-stays under a hidden name. No position changes, because nothing after such a commit is numbered.
+An unreadable commit is rewritten from its data files (see repair), or else from its readable lines.
 """
 
 import itertools
@@ -98,7 +97,6 @@ def _with_true_statistics(topic: Topic, action: dict) -> dict:
 
 
 def _text_of(kept: list[dict]) -> str:
-    """A commit's text of *kept* actions, commitInfo first."""
     actions = [action for action in kept if "commitInfo" in action]
     actions = actions or [{"commitInfo": {"operation": "MEND", "operationParameters": {}}}]
     actions += [action for action in kept if "commitInfo" not in action]

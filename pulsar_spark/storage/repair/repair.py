@@ -1,9 +1,7 @@
-"""Repair what :mod:`~pulsar_spark.storage.repair.examination` finds: broken or missing commits, unreadable checkpoints,
-lost ledger rows.
+"""Repair findings of :mod:`~pulsar_spark.storage.repair.examination`: broken commits or checkpoints, lost ledger rows.
 
 A broken commit is written again from data files that no other commit names, found by the rest of its text, or by round
-(``cursor_ledger``), publish id (topics), and age. If several remain, the caller names the files. The broken file stays
-under a hidden name. No broker may be alive in the bundle.
+(``cursor_ledger``), publish id (topics), and age. The broken file stays under a hidden name.
 """
 
 import contextlib
@@ -35,7 +33,7 @@ from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, MESSAGES
 
 _CLOCK_SLACK_SECONDS = 2.0
 _UNDER_WAY_SECONDS = 60 * 60
-"""In an object store, files that are younger may belong to a running writer."""
+"""In an object store, younger files may belong to a running writer."""
 _IDENTITY = {CURSOR_LEDGER.name: "round", MESSAGES.name: "publish_id"}
 """The column with one value in all rows of a commit."""
 
@@ -81,8 +79,6 @@ def repair_root(
 
 
 class TableRepair:
-    """Repairs one table's commits and checkpoints."""
-
     def __init__(self, name: str, path: AnyPath, topic: TopicName | None):
         self.name, self.path, self.log = name, path, TableLog(path)
         self.identity = _IDENTITY.get(MESSAGES.name if topic else name)
@@ -97,7 +93,8 @@ class TableRepair:
 
     def restore(self, version: int, dry_run: bool) -> Repaired | None:
         """Write a broken commit again from its data files of one identity; None if unclear. Call it in order of
-        version."""
+        version.
+        """
         chosen = self._take(version)[0] if version in self._broken else None
         if chosen is None or chosen.identity in chosen.files:
             return None
@@ -129,7 +126,6 @@ class TableRepair:
                 yield from self._mend_checkpoints(dry_run)
 
     def _choose(self, version: int, groups: list[Group], broken: int) -> tuple[Group | None, str]:
-        """A broken commit's files, or None and the reason."""
         text = self._text(version)
         named = [group for group in groups if any(json.dumps(name)[1:-1] in text for name in group.files)]
         if len(named) == 1:
@@ -160,7 +156,8 @@ class TableRepair:
 
     def _round_of(self, version: int) -> int | None:
         """The round of a commit of ``cursor_ledger``, after the last readable one; broken commits between count as
-        rounds."""
+        rounds.
+        """
         passed = 1
         for before in range(version - 1, 0, -1):
             try:
@@ -224,7 +221,8 @@ class TableRepair:
 
     def _mend_checkpoints(self, dry_run: bool) -> Iterator[Repaired]:
         """Set broken checkpoints aside and make a new one, if the commits since the start or a sound checkpoint
-        exist."""
+        exist.
+        """
         broken = list(broken_checkpoints(self.path))
         if not broken:
             return

@@ -1,8 +1,4 @@
-"""Settings of Hadoop's object store clients, which Spark uses, from the environment that all clients use.
-
-``s3://`` is mapped to Hadoop's S3 client. Settings contain no credentials, because Spark shows settings: Hadoop finds
-them in each machine's environment.
-"""
+"""Settings of Hadoop's object store clients, from the environment that all clients use, without credentials."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +14,6 @@ _AZURE_TOKENS = "org.apache.hadoop.fs.azurebfs.oauth2."
 
 
 def served_by(kind: Kind) -> str:
-    """The setting that names the class for a store's URLs."""
     return f"fs.{kind.scheme}.impl"
 
 

@@ -1,7 +1,4 @@
-"""Start Spark's JVM quietly: its and Ivy's output is kept, and shown if the start fails.
-
-Later output goes to standard error. A JVM that another program started (spark-submit, a notebook) is left alone.
-"""
+"""Start Spark's JVM quietly: its output and Ivy's are kept, and shown if the start fails."""
 
 import os
 import sys
@@ -23,7 +20,7 @@ _KEPT_LINES = 1000
 
 
 class _Chatter:
-    """Reads a process's output: kept first, passed on later."""
+    """Reads a process's output: kept first, passed to standard error later."""
 
     def __init__(self):
         self._reading, self.writing = os.pipe()
@@ -64,7 +61,8 @@ def _print_unless_ended(server: BaseServer, request: Any, client_address: Any) -
 @contextmanager
 def quiet_start(settings: Mapping[str, str]) -> Iterator[None]:
     """Start Spark's JVM with *settings*, unless it runs, and be quiet until the block ends; :class:`SparkNotStarted` if
-    it ends."""
+    it ends.
+    """
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         yield
         return

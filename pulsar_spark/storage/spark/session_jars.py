@@ -1,7 +1,6 @@
 """Jars that a Spark session needs: Delta's, and Hadoop's client of a root's object store.
 
-Spark's resolver fetches them once; later starts use the local files. Only needed parts are resolved, because every
-Python task reads all jars' directories, and Amazon's library has 600 MB.
+Only needed parts are resolved, because every Python task reads all jars' directories.
 """
 
 import re
@@ -37,7 +36,8 @@ NOT_OF_STORE = (
 
 class ClientJars(NamedTuple):
     """Hadoop's client of a store: its artifacts, name prefixes of jars that come with them, and megabytes with
-    Delta's."""
+    Delta's.
+    """
 
     artifact: str
     parts: tuple[str, ...]
@@ -94,7 +94,6 @@ def jar_settings(given: Mapping[str, str], *, store: Kind | None = None) -> dict
 
 
 def _resolved(folder: Path, store: Kind | None) -> list[Path] | None:
-    """The local jars; None if some are missing."""
     _, artifact, delta_version = delta_artifact().split(":")
     jars = [folder / f"io.delta_{name}-{delta_version}.jar" for name in (artifact, "delta-storage")]
     named = [folder / "{}_{}-{}.jar".format(*each.split(":")) for each in store_artifacts(store)] if store else []
@@ -106,5 +105,4 @@ def _resolved(folder: Path, store: Kind | None) -> list[Path] | None:
 
 
 def _is_of_other_sdk(jar: str) -> bool:
-    """Is it the same library in another release's version?"""
     return jar.startswith("software.amazon.awssdk_") and not jar.endswith(f"-{SDK_VERSION}.jar")

@@ -23,7 +23,6 @@ def layout_for_frames(spark: SparkSession, root: StrPath) -> Layout:
 
 
 def can_read(spark: SparkSession, root: AnyPath) -> bool:
-    """Does :func:`check_store` pass?"""
     try:
         check_store(spark, root)
     except InvalidConfiguration:
@@ -32,8 +31,9 @@ def can_read(spark: SparkSession, root: AnyPath) -> bool:
 
 
 def check_store(spark: SparkSession, root: AnyPath) -> None:
-    """:class:`InvalidConfiguration` unless the session can use the root's store; missing settings are set if jars are
-    there."""
+    """:class:`InvalidConfiguration` unless the session can use the root's store; sets missing settings if jars are
+    there.
+    """
     store = store_of(root)
     if store.is_local or on_databricks() or not has_context(spark):
         return

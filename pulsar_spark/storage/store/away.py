@@ -1,7 +1,5 @@
-"""Detect roots that disappeared while they were open, as when a mount drops.
-
-They come back unchanged, so nothing is created in their place; users get :class:`RootAway` and wait. Roots in object
-stores are never away.
+"""Detect local roots that disappeared while they were open, as when a mount drops. Nothing is created in their
+place.
 """
 
 import os
@@ -18,14 +16,13 @@ _lock = forks.module_lock()
 
 
 def saw_root(layout: Layout) -> None:
-    """Note that the root exists and the owner of *layout* has it open."""
+    """Note that the owner of *layout* has the root open, until :func:`left_root`."""
     if layout.store.is_local:
         with _lock:
             _seen.setdefault(str(layout.root), weakref.WeakSet()).add(layout)
 
 
 def left_root(layout: Layout) -> None:
-    """Note that the owner of *layout* has closed the root."""
     with _lock:
         users = _seen.get(str(layout.root))
         if users is not None:
@@ -41,7 +38,6 @@ def is_away(place: StrPath) -> bool:
 
 
 def root_away(place: StrPath) -> RootAway:
-    """The error to raise if :func:`is_away` is true."""
     return RootAway(
         f"root {str(_root_of(place) or place)!r} has disappeared: mount it again, then its users continue by "
         "themselves; no new root is created in its place"
@@ -49,7 +45,7 @@ def root_away(place: StrPath) -> RootAway:
 
 
 def check_there(place: StrPath) -> None:
-    """Raise :class:`RootAway` if :func:`is_away` is true."""
+    """:class:`RootAway` if :func:`is_away` is true."""
     if is_away(place):
         raise root_away(place)
 

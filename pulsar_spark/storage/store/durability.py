@@ -1,11 +1,7 @@
 """What a root promises about finished writes: ``fsync`` survives a power loss, ``none`` only the end of the process.
 
 With ``fsync``, a writer syncs data files, their folders and the commit file before it links that, then the log's
-folder. So a power loss leaves whole commits and none that names a missing file. Leases, locks, checkpoints and inputs
-of plans are never synced. Object stores need no setting.
-
-The setting is a file of the root. New roots get :data:`DEFAULT` or the value of :data:`ENVIRONMENT`. An unreadable file
-means the default.
+folder. Leases, locks, checkpoints and inputs of plans are never synced. The setting is a file of the root.
 """
 
 import errno
@@ -28,12 +24,10 @@ _read: dict[str, tuple[tuple[int, int], str]] = {}
 
 
 def settings_path(root: StrPath) -> AnyPath:
-    """The root's settings file."""
     return path_of(root) / BUNDLES / "settings.json"
 
 
 def read_durability(root: StrPath) -> str:
-    """The root's durability."""
     if not store_of(root).is_local:
         return FSYNC
     path = str(settings_path(root))
@@ -78,7 +72,8 @@ def _parsed(path: AnyPath) -> tuple[str, str | None]:
 
 def write_durability(root: StrPath, value: str) -> None:
     """Set the durability of all later appends, also of running processes; :class:`InvalidConfiguration` for other
-    values."""
+    values.
+    """
     if value not in DURABILITIES:
         raise InvalidConfiguration(
             f"durability {value!r}: give 'fsync' (a finished write survives a power loss) or 'none' (faster)"
@@ -105,7 +100,7 @@ def is_durable(table: StrPath) -> bool:
 
 
 def sync_file(path: StrPath) -> None:
-    """Wait until the bytes of a file on a local disk are on it."""
+    """Wait until the file's bytes are on the local disk."""
     _sync(path, os.O_RDONLY)
 
 
@@ -115,7 +110,6 @@ def sync_folder(path: StrPath) -> None:
 
 
 def sync_parents(folder: AnyPath, root: AnyPath) -> None:
-    """Sync the folders above *folder*, up to the parent of *root*."""
     for parent in folder.parents:
         sync_folder(parent)
         if parent == root.parent:

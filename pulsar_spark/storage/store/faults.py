@@ -1,6 +1,5 @@
-"""Distinguish temporary faults of the disk, after which one tries again, from wrong requests or rows.
-
-Errors carry a number or the system's words for it. A missing file is not temporary.
+"""Tell temporary faults of the disk, after which one tries again, from other errors. A missing file is not
+temporary.
 """
 
 import errno
@@ -19,8 +18,10 @@ class UnclearWrite(OSError):
 
 
 def is_fault_of_disk(error: BaseException) -> bool:
-    """Does *error* or a cause mean that a disk is full, read-only, away or failing? Never for a lost connection to
-    Spark."""
+    """Does *error* or a cause, by number or text, mean that a disk is full, read-only, away or failing?
+
+    False for a lost connection to Spark.
+    """
     if isinstance(error, OSError) and error.errno is not None:
         if error.errno in _NUMBERS and not isinstance(error, ConnectionError):
             return True

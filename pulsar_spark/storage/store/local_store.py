@@ -1,7 +1,4 @@
-"""A local or mounted disk; an object store implements these operations in another way (see store).
-
-A hard link, which succeeds only once, puts a file in place, durably if requested.
-"""
+"""Operations on a local or mounted disk (see store). A hard link, which succeeds only once, puts a file in place."""
 
 import contextlib
 import errno
@@ -23,13 +20,11 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _checked: set[str] = set()
 is_local, is_lent = True, False
 spark_kind = None
-"""Spark needs no client for it."""
 look_seconds = 0.0
-"""No pause is needed between looks at files."""
+"""Seconds between looks at files."""
 
 
 def _stat(name: str | os.PathLike) -> os.stat_result:
-    """Stat a file, or a link that leads to itself."""
     try:
         return os.stat(name)
     except OSError as error:
@@ -39,7 +34,7 @@ def _stat(name: str | os.PathLike) -> os.stat_result:
 
 
 def has(name: str) -> bool:
-    """Does the file exist? An idle broker asks thousands of times a second; ``os.path.exists`` takes twice the time."""
+    """Does the file exist? ``os.path.exists`` takes twice the time."""
     return os.access(name, os.F_OK)
 
 
@@ -50,12 +45,10 @@ def stamp(name: str | os.PathLike) -> tuple[int, int, int]:
 
 
 def size(name: str | os.PathLike) -> int:
-    """The file's bytes; FileNotFoundError if it is missing."""
     return os.path.getsize(name)
 
 
 def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
-    """Bytes of existing files in or below a folder."""
     found = {}
     for name in names:
         with contextlib.suppress(FileNotFoundError):
@@ -64,7 +57,6 @@ def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
 
 
 def names(folder: str | os.PathLike) -> list[str]:
-    """The names in a folder, in no order; FileNotFoundError if missing."""
     return os.listdir(folder)
 
 
@@ -87,12 +79,10 @@ def check(root: Path, folder: Path) -> None:
 
 
 def has_no_links(error: OSError) -> bool:
-    """Does the *error* mean that the file system has no links?"""
     return error.filename2 is not None and error.errno in _NO_LINKS
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder and its parents unless they exist."""
     folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -137,7 +127,6 @@ def below(folder: Path, *, without: str | None = None) -> dict[str, Stat]:
 
 
 def footer(name: str | os.PathLike) -> pq.FileMetaData:
-    """A Parquet file's footer."""
     return pq.read_metadata(str(name))
 
 
@@ -147,12 +136,12 @@ def delta(path: str | os.PathLike) -> tuple[str, None]:
 
 
 def parquet(name: str | os.PathLike) -> str:
-    """The path from which Arrow reads a file."""
+    """The path, or the file, from which Arrow reads."""
     return str(name)
 
 
 def last_bytes(name: str | os.PathLike, count: int) -> bytes:
-    """The last *count* bytes; FileNotFoundError if missing, OSError (EINVAL) if shorter."""
+    """The last *count* bytes; OSError (EINVAL) if there are fewer."""
     with open(name, "rb") as opened:
         opened.seek(-count, os.SEEK_END)
         return opened.read()
@@ -168,7 +157,7 @@ def read_small(name: str | os.PathLike, most: int | None = None) -> bytes:
 
 @contextlib.contextmanager
 def create(name: str | os.PathLike) -> Iterator[pa.NativeFile]:
-    """Open a new file. A Parquet writer would not close one that it opened itself if the disk is full."""
+    """Open a new file; a Parquet writer would not close its own if the disk is full."""
     with pa.OSFile(str(name), "wb") as sink:
         yield sink
 
@@ -213,15 +202,15 @@ def keep_as(source: Path, target: Path) -> None:
 
 
 def link(source: Path, target: Path) -> None:
-    """Give the file a second name."""
     os.link(source, target)
 
 
 def replace(
     path: Path, content: str, ready: Callable[[Path], None] = lambda fresh: None, kept: Path | None = None
 ) -> None:
-    """Write *content* to *path* in one step, after *ready* with the new file; the old file stays as *kept* unless
-    None."""
+    """Write *content* to *path* in one step, after *ready* with the new file; the old file stays as *kept*
+    unless None.
+    """
     fresh = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
         fresh.write_text(content)
@@ -240,8 +229,11 @@ def change(
     lock: Callable[[], AbstractContextManager] | None = None,
     write: Callable[[Path, str], None] | None = None,
 ) -> bool:
-    """Replace the file's content by what *decide* makes of it (None: no file; no bytes: no regular file); if that is
-    None, change nothing and return False. *lock* is the writers' lock, by default a lock file."""
+    """Replace the file's content by what *decide* makes of it; if that is None, change nothing and return False.
+
+    *decide* gets None without a file, and no bytes for a folder or pipe. *lock* is the writers' lock, by default a lock
+    file.
+    """
     with FileLock(path.with_suffix(".lock")) if lock is None else lock():
         try:
             content = read_small(path)
@@ -260,8 +252,10 @@ def put_in_first_free(
     lock: Callable[[], AbstractContextManager],
     ready: Callable[[Path], None] | None = None,
 ) -> Path | None:
-    """Put *content* at the first free one of *paths*, drawn one by one, all in *folder*; None if none is free. *ready*
-    comes before with the new file, the link is made inside *lock*. After an error nothing was put."""
+    """Put *content* at the first free one of *paths*, drawn one by one, all in *folder*; None if none is free.
+
+    First *ready* is called with the new file; the link is made inside *lock*. After an error nothing was put.
+    """
     fresh = folder / f".{uuid.uuid4().hex}.tmp"
     try:
         fresh.write_text(content)

@@ -1,7 +1,4 @@
-"""A name in an object store that works like a ``pathlib.Path``.
-
-A folder exists while something lies below it. This is no ``os.PathLike``, so that nothing takes it for a local file.
-"""
+"""A name in an object store that works like a ``pathlib.Path``, but that nothing takes for a local file."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Stat(NamedTuple):
-    """Size, and the store's time of writing in seconds since 1970, to the second."""
+    """Size, and the time of writing in seconds since 1970."""
 
     st_size: int
     st_mtime: float
@@ -82,7 +79,6 @@ class ObjectPath:
 
     @property
     def parents(self) -> list[ObjectPath]:
-        """The parent, its parent, and so on."""
         parts = self.key.split("/")
         return [ObjectPath(self.store, "/".join(parts[:end])) for end in range(len(parts) - 1, -1, -1)]
 
@@ -102,7 +98,6 @@ class ObjectPath:
         return self.is_dir() or self.is_file()
 
     def is_file(self) -> bool:
-        """Does the object exist at this moment?"""
         try:
             self.stat()
         except FileNotFoundError:
@@ -110,7 +105,6 @@ class ObjectPath:
         return True
 
     def is_dir(self) -> bool:
-        """Does anything lie below it?"""
         return self.store.has_below(self)
 
     def stat(self) -> Stat:
@@ -127,7 +121,6 @@ class ObjectPath:
     # Bytes
 
     def read_bytes(self) -> bytes:
-        """FileNotFoundError if there is no object."""
         return self.store.get(self)
 
     def read_text(self) -> str:
@@ -146,4 +139,3 @@ class ObjectPath:
 
 AnyPath = Path | ObjectPath
 StrPath = str | os.PathLike[str] | ObjectPath
-"""A path, or its text."""

@@ -1,7 +1,7 @@
 """An object store for roots: calls (see store_folders), and the put-if-absent on which commits rest.
 
-An unanswered put may still take place, so it is repeated: if its bytes, which must be unique, are there, it was ours.
-Without any answer :class:`UnclearWrite` is raised.
+An unanswered put is repeated; if its bytes, which must be unique, are there, it succeeded. Without any answer
+:class:`UnclearWrite` is raised.
 """
 
 import errno
@@ -33,22 +33,20 @@ def object_path_of(given: str) -> ObjectPath | None:
 
 @lru_cache
 def bucket_at(url: str) -> "ObjectStore":
-    """This process's store of a bucket."""
     return ObjectStore(url)
 
 
 class ObjectStore(StoreFolders):
-    """One bucket, for roots."""
+    """One bucket, with the operations that local_store describes, and conditional puts."""
 
     is_local = False
     look_seconds = 0.1
-    """The pause between looks for news: each is a call, and calls cost."""
+    """Seconds between looks for news: each look is a call, and calls cost."""
 
     def __init__(self, url: str):
         super().__init__(url)
         self._once = open_bucket(url, is_once=True)
         self.lists_from_a_name = self.kind.lists_from_a_name
-        """Does one call tell what has come behind a name, whatever lies before it?"""
         self._checked: set[str] = set()
 
     def delta(self, path: ObjectPath) -> tuple[str, dict[str, str] | None]:
@@ -77,21 +75,17 @@ class ObjectStore(StoreFolders):
     # Operations of a local disk, too
 
     def stamp(self, name: str | ObjectPath) -> tuple[str, ...]:
-        """A value that changes with the object; FileNotFoundError without one."""
         found = self.head(name)
         return found["e_tag"] or "", str(found["last_modified"]), found["version"] or ""
 
     def read_small(self, name: str | ObjectPath, _most: int | None = None) -> bytes:
-        """The object's bytes; FileNotFoundError if there is none."""
         return self.get(name)
 
     def touch(self, name: str) -> None:
-        """Put an empty object."""
         self.put(name, b"")
 
     def replace(self, path: ObjectPath, content: str, _ready: object = None, kept: ObjectPath | None = None) -> None:
-        """Replace an object by unique *content*; the old one stays as *kept* unless None. OSError if another writer
-        came first."""
+        """Replace an object by unique *content*; OSError if another writer came first."""
         try:
             was, known = self.get_stamped(path)
         except FileNotFoundError:
@@ -102,7 +96,6 @@ class ObjectStore(StoreFolders):
             raise OSError(errno.EAGAIN, "another writer has put an object there meanwhile", str(path))
 
     def move(self, source: ObjectPath, target: ObjectPath) -> None:
-        """Move an object."""
         self.link(source, target)
         self.remove([source])
 
@@ -124,7 +117,8 @@ class ObjectStore(StoreFolders):
 
     def put_over(self, name: str | ObjectPath, content: bytes, known: dict[str, str] | None) -> bool:
         """Put unique *content* if the object is still *known* (see :meth:`get_stamped`), or absent for None; else
-        False."""
+        False.
+        """
         return self._surely(name, content, "create" if known is None else known)
 
     def _surely(self, name: str | ObjectPath, content: bytes, mode: str | dict[str, str]) -> bool:
@@ -173,8 +167,7 @@ class ObjectStore(StoreFolders):
         _held: object = None,
         _write: object = None,
     ) -> bool:
-        """Replace an object by what *decide*, perhaps called again, makes of it, which is unique; False if that is
-        None."""
+        """Replace an object by what *decide*, perhaps called again, makes of it, which is unique."""
         while True:
             try:
                 content, known = self.get_stamped(path)
@@ -194,8 +187,10 @@ class ObjectStore(StoreFolders):
         lock: Callable[[], AbstractContextManager],
         _ready: object = None,
     ) -> ObjectPath | None:
-        """Put *content* at the first free one of *paths*; None if none is free, nothing after errors inside *lock*. An
-        object of a delayed writer in a removed one's place is removed again."""
+        """Put *content* at the first free one of *paths*; None if none is free.
+
+        An object put late into the place of a removed commit is removed again.
+        """
         for path in paths:
             looked_at = time.monotonic(), time.time()
             try:

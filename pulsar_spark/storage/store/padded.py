@@ -1,7 +1,6 @@
-"""Parquet files padded to a given length, between data and footer, where readers do not look.
+"""Parquet files padded to a given length, between data and footer, so that one can replace another under a plan.
 
-A plan opens its file, by path and length, at each execution, so one of equal length may replace it. Source: the Parquet
-format, "File Format".
+Source: the Parquet format, "File Format".
 """
 
 import os
@@ -15,14 +14,12 @@ _TAIL = 8
 
 
 def to_parquet(rows: pa.Table) -> bytes:
-    """*rows* as the bytes of a Parquet file."""
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="none", store_schema=False)
     return sink.getvalue().to_pybytes()
 
 
 def replace_padded(path: Path, parquet: bytes, length: int) -> None:
-    """Replace the file at *path* by *parquet*, padded to *length* bytes."""
     footer = int.from_bytes(parquet[-_TAIL : -_TAIL + 4], "little")
     data_end = len(parquet) - _TAIL - footer
     fresh = path.with_suffix(".new")

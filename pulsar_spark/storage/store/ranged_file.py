@@ -24,7 +24,6 @@ class RangedFile(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """The next *size* bytes, or all; fewer at the end."""
         rest = max(0, self._size - self._at)
         count = rest if size is None or size < 0 else min(size, rest)
         found = self._read(self._at, count) if count else b""

@@ -1,7 +1,4 @@
-"""Parse a root: a local folder, or a URL of an object store; anything else is refused.
-
-Otherwise ``s3a://bucket/x``, ``dbfs:/x`` or ``C:\\x`` would become local folders; write ``./s3:x`` for these.
-"""
+"""Parse a root: a local folder, or a URL of an object store. Other URLs are refused, not taken for local folders."""
 
 import logging
 import os
@@ -33,8 +30,7 @@ log = logging.getLogger(__name__)
 
 
 def parse_root(given: StrPath, logger: logging.Logger = log) -> AnyPath:
-    """The absolute folder, or the place in an object store; else :class:`InvalidUrl`. A relative folder is logged to
-    *logger*.
+    """The absolute folder, or the place in an object store; else :class:`InvalidUrl`. Relative folders are logged.
 
     >>> parse_root("file:///data/pulsar").as_posix()
     '/data/pulsar'
@@ -71,7 +67,6 @@ def parse_root(given: StrPath, logger: logging.Logger = log) -> AnyPath:
 
 
 def on_databricks() -> bool:
-    """Does this process run on Databricks?"""
     return "DATABRICKS_RUNTIME_VERSION" in os.environ
 
 

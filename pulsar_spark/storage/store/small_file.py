@@ -1,8 +1,4 @@
-"""Read small JSON files of a root, and set unreadable ones aside.
-
-Readers of an unreadable file get a ValueError with the cause, log it once, and go on without the file. The next writer
-keeps it under another name (:func:`keep_aside`).
-"""
+"""Read small JSON files of a root, and set unreadable ones aside: readers go on without them."""
 
 import json
 import logging
@@ -12,7 +8,6 @@ from pathlib import Path
 from pulsar_spark.storage.store.store import AnyPath, store_of
 
 MOST_BYTES = 1 << 20
-"""More than any of these files has."""
 MOST_PROCESS_ID = (1 << 31) - 1
 _said: dict[str, int] = {}
 log = logging.getLogger(__name__)

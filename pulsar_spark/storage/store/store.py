@@ -1,8 +1,4 @@
-"""Where the files of a root lie: a local disk, or an object store.
-
-A ``Path`` or an :class:`ObjectPath` names a file, and its store does what differs, such as put-if-absent, on which
-commits rest. See local_store and object_store.
-"""
+"""Where the files of a root lie, a local disk or an object store, and its operations. local_store describes these."""
 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
@@ -79,13 +75,11 @@ _LOCAL = cast(Store, local_store)
 
 
 def path_of(given: StrPath) -> AnyPath:
-    """The path, which *given* may be as text."""
     if isinstance(given, ObjectPath):
         return given
     return (object_path_of(given) if isinstance(given, str) else None) or Path(given)
 
 
 def store_of(path: StrPath) -> Store:
-    """The store of a path."""
     found = object_path_of(path) if isinstance(path, str) else path
     return cast(Store, found.store) if isinstance(found, ObjectPath) else _LOCAL

@@ -1,7 +1,6 @@
 """Buckets of object stores: names, opening by ``obstore``, and whether a root may lie in one.
 
-The environment has the credentials and the endpoint, also for ``deltalake`` (see store_kinds); they are never kept,
-written or printed.
+Credentials come from the environment; they are never kept, written or printed.
 """
 
 import contextlib
@@ -21,15 +20,13 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Raw
 
 ANSWER_SECONDS, CONNECT_SECONDS, RETRY_SECONDS = 20, 5, 30
-"""Limits for one request, its connection, and all tries of one."""
+"""Limits for one request, its connection, and all its tries."""
 
 _OF_A_KEY = re.compile(r": Invalid (last )?symbol.*")
 """The part of an error that shows a character of a key."""
 
 
 class Place(NamedTuple):
-    """The bucket's or volume's URL, and the name in it."""
-
     bucket: str
     key: str
 
@@ -90,8 +87,10 @@ def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "
 
 
 def check_bucket(url: str, root: ObjectPath, folder: ObjectPath) -> None:
-    """Check by calls in *folder* that a root may lie there; errors name what is missing: bucket, rights or conditional
-    puts."""
+    """Check by calls in *folder* that a root may lie there.
+
+    :class:`ConnectError` or :class:`NotARoot` name what is missing: bucket, rights or conditional puts.
+    """
     import obstore
     from obstore.exceptions import AlreadyExistsError, BaseError
 

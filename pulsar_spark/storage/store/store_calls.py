@@ -1,6 +1,5 @@
-"""Calls to a bucket by ``obstore``; faults are raised as ``OSError`` (see store_errors).
-
-Calls cost money and time, so objects seen a moment ago are not looked up again.
+"""Calls to a bucket by ``obstore``, whose faults become ``OSError``; objects seen a moment ago are not looked up
+again.
 """
 
 import contextlib
@@ -8,7 +7,7 @@ import errno
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -24,7 +23,7 @@ from pulsar_spark.storage.store.store_kinds import kind_of
 from pulsar_spark.storage.store.volumes import location_of
 
 WHOLE_BYTES = 16 * 1024 * 1024
-"""Parquet files up to this size are read whole, in one call, larger ones in parts."""
+"""Parquet files up to this size are read in one call, larger ones in parts."""
 THERE_SECONDS, MOST_THERE = 5.0, 10_000
 """How long a seen object counts as existing: such objects are never removed soon. Absence is never remembered."""
 MOST_MADE = 1000
@@ -73,21 +72,20 @@ class StoreCalls:
         return self.head(name)["size"] if made is None else made
 
     def get(self, name: str | ObjectPath) -> bytes:
-        """The object's bytes; FileNotFoundError if it is missing."""
         return self.get_stamped(name)[0]
 
     def get_stamped(self, name: str | ObjectPath) -> tuple[bytes, dict[str, str]]:
-        """The bytes, and the stamp that :meth:`put_over` compares."""
+        """The bytes, and the stamp that :meth:`put_over` compares; FileNotFoundError if missing."""
         key = self._key(name)
 
         def read(obstore: Any) -> tuple[bytes, dict[str, str]]:
             found = obstore.get(self._raw, key)
-            return bytes(found.bytes()), _known_by(found.meta)
+            stamp = {part: found.meta[part] for part in ("e_tag", "version") if found.meta[part] is not None}
+            return bytes(found.bytes()), stamp
 
         return self._ask("get", key, read)
 
     def last_bytes(self, name: str | ObjectPath, count: int) -> bytes:
-        """The last *count* bytes, or fewer; FileNotFoundError if missing."""
         key = self._key(name)
 
         def read(obstore: Any) -> bytes:
@@ -99,11 +97,9 @@ class StoreCalls:
         return self._part(key, max(0, size - count), min(size, count))
 
     def footer(self, name: str | ObjectPath) -> pq.FileMetaData:
-        """A Parquet file's footer; FileNotFoundError if it is missing."""
         return pq.read_metadata(self._in_parts(self._key(name), self.size(name)))
 
     def parquet(self, name: str | ObjectPath) -> pa.NativeFile:
-        """The file from which Arrow reads; FileNotFoundError if missing."""
         key = self._key(name)
 
         def read(obstore: Any) -> pa.NativeFile:
@@ -135,18 +131,15 @@ class StoreCalls:
                 self._made.popitem(last=False)
 
     def put(self, name: str | ObjectPath, content: bytes | pa.Buffer) -> None:
-        """Put an object, over whatever is there."""
         key = self._key(name)
         self._ask("put", key, lambda obstore: obstore.put(self._raw, key, memoryview(content).cast("B")))
         self._is_there(key)
 
     def link(self, source: ObjectPath, target: ObjectPath) -> None:
-        """Copy an object within the store."""
         self._ask("copy", target.key, lambda obstore: obstore.copy(self._raw, source.key, target.key))
         self._is_there(target.key)
 
     def remove(self, names: Iterable[str | ObjectPath]) -> None:
-        """Remove objects, in few calls; missing ones are skipped."""
         keys, most = [self._key(name) for name in names], self.kind.removed_a_call
         with self._lock:
             for key in keys:
@@ -189,11 +182,6 @@ class StoreCalls:
             raise
         except BaseError as error:
             raise as_fault(error, f"{self.url}/{key}") from None
-
-
-def _known_by(found: Mapping[str, Any]) -> dict[str, str]:
-    """The stamp for conditional puts, from the store's metadata."""
-    return {part: found[part] for part in ("e_tag", "version") if found[part] is not None}
 
 
 def missing(name: str) -> FileNotFoundError:

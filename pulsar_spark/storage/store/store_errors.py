@@ -1,5 +1,4 @@
-"""Errors of an object store as this package's: ``OSError`` for temporary faults, named errors for a wrong root; never
-with credentials."""
+"""Errors of an object store as this package's, without credentials."""
 
 import errno
 import re

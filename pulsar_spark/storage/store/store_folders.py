@@ -15,13 +15,11 @@ class StoreFolders(StoreCalls):
     """One bucket, with operations on folders. A folder exists while something lies below it."""
 
     def has_below(self, folder: ObjectPath) -> bool:
-        """Does any name begin with the folder's?"""
         key = folder.key
         chunks = self._ask("list", key, lambda obstore: next(iter(obstore.list(self._raw, key, chunk_size=1)), ()))
         return len(chunks) > 0
 
     def names(self, folder: ObjectPath) -> list[str]:
-        """Names of objects and folders in a folder; FileNotFoundError if none."""
         found = self._listed(folder)
         names = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
         if not names:
@@ -29,16 +27,13 @@ class StoreFolders(StoreCalls):
         return _last_parts(names)
 
     def folders(self, folder: ObjectPath) -> list[str]:
-        """Names of the folders in a folder."""
         return _last_parts(self._listed(folder)["common_prefixes"])
 
     def _listed(self, folder: ObjectPath) -> dict[str, Any]:
-        """A folder's ``objects``, and its folders as ``common_prefixes``."""
         key = folder.key
         return self._ask("list", key, lambda obstore: obstore.list_with_delimiter(self._raw, key))
 
     def names_after(self, folder: str | ObjectPath, name: str) -> list[str]:
-        """The names in a folder after *name*, in order."""
         key, found = self._key(folder), []
         chunks = self._ask(
             "list", key, lambda obstore: list(obstore.list(self._raw, key, offset=f"{key}/{name}", chunk_size=1000))
@@ -48,8 +43,6 @@ class StoreFolders(StoreCalls):
         return found
 
     def below(self, folder: ObjectPath, *, without: str | None = None) -> dict[str, Stat]:
-        """All objects below a folder by relative name, except in folders that begin with *without*; a call for a
-        thousand."""
         found = {
             each["path"][len(folder.key) + 1 :]: Stat(each["size"], each["last_modified"].timestamp())
             for each in self._all_below(folder)
@@ -68,28 +61,23 @@ class StoreFolders(StoreCalls):
         return [each for chunk in chunks for each in chunk]
 
     def make_folder(self, folder: ObjectPath) -> None:
-        """Put a marker object into the folder."""
         self.put(folder / FOLDER, b"")
 
     def take_names(self, folder: str) -> list[str]:
-        """List and remove the objects of a folder."""
         names = self.names_after(folder, "")
         self.remove(f"{folder}/{name}" for name in names)
         return names
 
     def sizes(self, folder: ObjectPath, names: Iterable[str]) -> dict[str, int]:
-        """Bytes of existing files below a folder, by one call for a thousand."""
         below = self.below(folder)
         return {name: below[name].st_size for name in names if name in below}
 
     def clone_folder(self, folder: ObjectPath, clone: ObjectPath) -> None:
-        """Copy a folder, whose objects never change, within the store. Commits are listed first, so none lacks its
-        files."""
+        """Copy a folder within the store. Commits are listed first, so none lacks its files."""
         with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
             list(pool.map(lambda name: self.link(folder / name, clone / name), self.below(folder)))
 
     def remove_folder(self, folder: ObjectPath, but: Collection[ObjectPath] = ()) -> None:
-        """Remove everything below a folder except *but*."""
         self.remove(path for name in self.below(folder) if (path := folder / name) not in but)
 
 

@@ -1,8 +1,4 @@
-"""Kinds of object stores: their URLs, their variables in the environment, and their differences under ``obstore``.
-
-Azure URLs join container and account, as Hadoop does: ``container@account``. ``obstore`` recognises hosts of Azure's
-public cloud only.
-"""
+"""Kinds of object stores: their URLs, their variables in the environment, and their differences under ``obstore``."""
 
 import re
 from typing import NamedTuple
@@ -12,7 +8,10 @@ _PASSWORD = re.compile(r"(?<=://)[^\s/:]*:\S*@")
 
 class Kind(NamedTuple):
     """One kind. *bucket* matches the URL's part before the first slash; *who* and *where* explain credentials and
-    endpoint, *no_bucket* and *nobody* are codes for a missing bucket and bad credentials."""
+    endpoint.
+
+    *no_bucket* and *nobody* are codes for a missing bucket and bad credentials.
+    """
 
     scheme: str
     name: str
@@ -27,11 +26,12 @@ class Kind(NamedTuple):
     nobody: frozenset[str]
     removed_a_call: int
     """Objects removed per call. For a missing one S3 is silent, Azure removes the others, Google gets one call for
-    each."""
+    each.
+    """
     has_last_bytes: bool = True
     """Can a read name a number of last bytes?"""
     lists_from_a_name: bool = True
-    """Can a list begin after a name, or is it always complete?"""
+    """Can a list begin after a name?"""
 
 
 S3 = Kind(
@@ -91,7 +91,6 @@ EXAMPLES = ", ".join((*(kind.example for kind in KINDS.values()), VOLUME))
 
 
 def kind_of(url: str) -> Kind:
-    """The kind of a URL that begins with one of ``KINDS``."""
     return KINDS[url[: url.index("://") + 3]]
 
 

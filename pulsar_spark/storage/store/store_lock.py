@@ -1,7 +1,6 @@
 """A lock in an object store, for short decisions that depend on other objects.
 
-It is released by a conditional put, since no conditional removal exists. One that stays unchanged for too long, by the
-waiter's clock, is taken over.
+One that stays unchanged for too long, by the waiter's clock, is taken over.
 """
 
 import contextlib
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pulsar_spark.storage.store.object_path import ObjectPath
 
 FREE = b"free-"
-"""The prefix of an unheld lock's content, which is unique all the same."""
+"""Prefix of the content of a lock that nobody has; the rest makes it unique."""
 GONE_SECONDS = 30.0
 LOOK_SECONDS = 0.1
 
@@ -22,8 +21,9 @@ LOOK_SECONDS = 0.1
 def store_lock(
     path: ObjectPath, clock: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
 ) -> Iterator[Callable[[], None]]:
-    """Hold the lock at *path*. A long holder calls the yielded function now and then; OSError if another took the
-    lock."""
+    """Hold the lock at *path*. A long holder calls the yielded function now and then; OSError if another took
+    the lock.
+    """
     mine, seen, since = uuid.uuid4().hex.encode(), None, clock()
     known = None
     while not path.store.put_over(path, mine, known):

@@ -1,8 +1,7 @@
-"""Volumes of Unity Catalog as roots: where one lies in an object store, and credentials for it.
+"""Volumes of Unity Catalog as roots: where one lies in an object store, and the credentials that the catalog lends for
+it.
 
-A mounted volume (``/Volumes``) has neither hard links nor conditional puts, so the store beneath is used (see
-object_store). The catalog lends credentials for an hour to the environment's user (``DATABRICKS_HOST``,
-``DATABRICKS_TOKEN``).
+A mounted volume (``/Volumes``) has neither hard links nor conditional puts, so the store beneath is used.
 """
 
 import errno
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
 ANSWER_SECONDS, RETRY_SECONDS = 20, 10
 """Limits for one request, and for all its tries."""
 ASK_SECONDS, LEFT_SECONDS, PAUSE_SECONDS = 900, 30, 10
-"""Seconds before expiry from which one thread asks for new credentials, from which nothing new begins; between
-tries."""
+"""Seconds before expiry from which one thread requests new credentials, and from which nothing new begins; seconds
+between tries.
+"""
 GRANTS = "enable external access for the metastore, and grant EXTERNAL USE SCHEMA, READ VOLUME and WRITE VOLUME"
 WHO = "set DATABRICKS_HOST and DATABRICKS_TOKEN, or log in with Databricks' client"
 _OF_DELTA = {
@@ -51,8 +51,11 @@ class Lent(NamedTuple):
 
 
 class Volume:
-    """A volume by *url*, and its ``location`` in a store; safe for threads. :class:`NotARoot` if missing,
-    :class:`ConnectError` if the catalog refuses."""
+    """A volume by *url*, and its ``location`` in a store; safe for threads.
+
+    :class:`NotARoot` if missing, :class:`ConnectError` if the catalog refuses, :class:`InvalidUrl` for an unsupported
+    location.
+    """
 
     def __init__(self, url: str):
         self.url = url
@@ -66,8 +69,7 @@ class Volume:
         return f"{type(self).__name__}({self.url!r})"
 
     def lent(self) -> Lent:
-        """Credentials, renewed early and without blocking; a catalog outage matters only once they expire, as
-        OSError."""
+        """Credentials, renewed early without blocking. A catalog outage raises OSError once they expire."""
         lent = self._lent
         left = lent.until - time.time()
         is_good = left > LEFT_SECONDS
@@ -150,12 +152,10 @@ class Volume:
 
 
 _opened: dict[str, str] = {}
-"""This process's volumes by location."""
 
 
 @lru_cache
 def volume_at(url: str) -> Volume:
-    """The process's volume of that URL."""
     found = Volume(url)
     _opened[found.location] = url
     return found

@@ -1,7 +1,7 @@
 """Announcements: an empty file in the bundle's folder for each topic that was published to.
 
-A publisher makes the file after its commit. The broker removes the files and only then reads these topics' logs, so it
-misses no publish. An announcement is a hint and may be missing: the broker also reads all logs in turn.
+A publisher makes the file after its commit. The broker removes the files and only then reads these topics' logs. A
+missing announcement does no harm: the broker also reads all logs in turn.
 """
 
 import contextlib
@@ -20,7 +20,6 @@ _NAME = "announced"
 
 
 def announcements_folder(layout: Layout) -> AnyPath:
-    """The folder of a bundle's announcements, which may be missing."""
     return layout.bundle_folder() / _NAME
 
 
@@ -52,7 +51,6 @@ def _file_of(table: str) -> str | None:
 
 @lru_cache(maxsize=10_000)
 def _place_of(table: str) -> tuple[Layout, str, str] | None:
-    """A topic's root, name and file name; None for a broker's table."""
     folder = path_of(table).absolute()
     if folder.parents[1].name == BUNDLES:
         return None
@@ -61,7 +59,6 @@ def _place_of(table: str) -> tuple[Layout, str, str] | None:
 
 
 def take_announced(layout: Layout) -> list[str]:
-    """Remove the bundle's announcements and return their names."""
     return layout.store.take_names(f"{layout.bundle_folder()}/{_NAME}")
 
 

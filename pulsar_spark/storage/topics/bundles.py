@@ -1,8 +1,7 @@
 """Which bundles a root has, and the folder of each, from its file ``bundles.json``; without it there is one bundle.
 
-After a split the lower part keeps its folder; the upper part's is named after its range. The file only says where to
-look: a bundle's latest round decides what it serves, and its broker refuses clients with outdated information. A split
-writes the file after its round; after a crash, the next broker does.
+The file only says where to look: a bundle's latest round decides what it serves. A split writes the file after its
+round; after a crash, the next broker does.
 """
 
 import json
@@ -75,14 +74,13 @@ def look_again(layout: Layout) -> None:
 
 
 def layout_of(layout: Layout, topic: TopicName | str) -> Layout:
-    """The bundle of a root that serves a topic or one of its partitions."""
+    """The bundle that serves a topic or one of its partitions."""
     found = bundles_of(layout)
     folder = found.folder_of(str(topic))
     return layout if folder == layout.bundle else _layout(layout.root, folder)
 
 
 def layouts_of(layout: Layout) -> list[Layout]:
-    """All bundles of a root, in the order of their ranges."""
     found = bundles_of(layout)
     return [layout if folder == layout.bundle else _layout(layout.root, folder) for folder in found.folders]
 
@@ -120,13 +118,12 @@ def add_bundle(layout: Layout, served: BundleRange) -> BundleRange | None:
 
 
 def check_served(served: BundleRange, topic: str) -> None:
-    """Raise :class:`ServiceUnitNotReady` for a topic outside the slice."""
+    """:class:`ServiceUnitNotReady` for a topic outside the slice."""
     if not served.holds(topic):
         raise ServiceUnitNotReady(f"topic {topic!r} is not in bundle {served}: look up its bundle again")
 
 
 def _name(layout: Layout) -> str:
-    """The path of the file as text: every message needs it."""
     return f"{layout.root}/{BUNDLES}/bundles.json"
 
 

@@ -14,8 +14,9 @@ _PAUSE = 10
 
 
 class TopicFolders:
-    """Remembers when each namespace's folder last changed; clocks are coarse, so a change counts once more a second
-    later."""
+    """Remembers when each namespace's folder changed; clocks are coarse, so a change counts once more a second
+    later.
+    """
 
     def __init__(self, layout: Layout):
         self._layout = layout
@@ -64,13 +65,11 @@ class TopicFolders:
 
 
 LIST_SECONDS, CALLS = 10.0, 10
-"""Seconds between two listings of an object store, for so many calls; more calls lengthen the pause in proportion."""
+"""Seconds between two listings of an object store of at most this many calls; more calls take longer in proportion."""
 NAMES_A_CALL = 1000
 
 
 class ListedTopics:
-    """Remembers the names of topics in an object store."""
-
     def __init__(self, layout: Layout, clock: Callable[[], float] = time.monotonic):
         self._layout, self._clock = layout, clock
         self._found: dict[tuple[str, str], frozenset[str]] = {}
@@ -99,7 +98,6 @@ class ListedTopics:
 
 
 def topic_folders(layout: Layout) -> TopicFolders | ListedTopics:
-    """What notices changes of a root's topics."""
     return TopicFolders(layout) if layout.store.is_local else ListedTopics(layout)
 
 

@@ -1,11 +1,8 @@
 """Exclusive access to a topic: a claim in the topic's own table (``ProducerAccessMode``, PIP-68).
 
-A claim is a file in the table's folder with a growing epoch, an owner and a time limit, followed by a commit of the
-epoch. Before each commit a producer determines the version, then reads the file. So its publish precedes the claim's
-commit, or it sees the claim and publishes nothing: the log decides, not clocks.
-
-A claim ends when its owner releases it, its process on this machine ends, or it is not renewed in time. Until another
-producer claims, its owner may publish.
+A claim is a file with a growing epoch, an owner and a time limit, followed by a commit of the epoch. Before each commit
+a producer determines the version, then reads the file. So its publish precedes the claim's commit, or it sees the
+claim. After the claim ended, its owner may publish until another producer claims.
 """
 
 import uuid
@@ -41,8 +38,6 @@ def _claim_file(table: AnyPath) -> LeaseFile[_Claim]:
 
 
 class ExclusiveClaim:
-    """One producer's view of the claim on its topic."""
-
     def __init__(self, path: AnyPath, topic: str, producer_name: str):
         self._table, self._topic, self._producer_name = path_of(path), topic, producer_name
         self._store = store_of(self._table)
@@ -64,7 +59,7 @@ class ExclusiveClaim:
             nonlocal epoch
             if not is_fencing and claim and self._is_others(claim) and self._file.is_alive(claim):
                 return None
-            epoch = (claim.epoch if claim else self._logged_epoch()) + 1
+            epoch = 1 + (claim.epoch if claim else open_table(self._table).transaction_version(_APPLICATION) or 0)
             return self._content(epoch, is_held=True)
 
         if not self._file.change(take):
@@ -73,15 +68,10 @@ class ExclusiveClaim:
         AppendTable(self._table).append_transaction(_APPLICATION, epoch)
         return True
 
-    def _logged_epoch(self) -> int:
-        return open_table(self._table).transaction_version(_APPLICATION) or 0
-
     def renew(self) -> None:
-        """Renew the claim if this producer owns it."""
         self._write_own(is_held=True)
 
     def release(self) -> None:
-        """End the claim if this producer owns it."""
         self._write_own(is_held=False)
 
     def check(self) -> None:

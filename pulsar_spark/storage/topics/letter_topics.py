@@ -1,4 +1,4 @@
-"""Find the dead letter topic of a topic, or of a topic and subscription, and whether it exists yet."""
+"""Find the dead letter topic of a topic and subscription, and whether it exists yet."""
 
 from pulsar_spark.errors import SubscriptionNotFound, TopicNotFound
 from pulsar_spark.protocol.redelivery.letters import DEAD_LETTER_SUFFIX, dead_letter_topic
@@ -21,8 +21,10 @@ def letter_topic_name(topic: str, subscription: str | None) -> TopicName:
 
 
 def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic | None:
-    """The dead letter topic; None before its first letter. :class:`TopicNotFound` if nothing sends there,
-    :class:`SubscriptionNotFound` if only other subscriptions do."""
+    """The dead letter topic; None before its first letter.
+
+    :class:`TopicNotFound` if nothing sends there, :class:`SubscriptionNotFound` if only other subscriptions do.
+    """
     name = letter_topic_name(topic, subscription)
     try:
         return read_topic(layout, name)

@@ -1,7 +1,4 @@
-"""Namespaces of a root, and suggestions for misspelt topics and namespaces.
-
-A namespace exists once created, or with a topic or a policy; the default one always does.
-"""
+"""Namespaces of a root, and suggestions for misspelt topics and namespaces."""
 
 from pulsar_spark.errors import NamespaceNotFound
 from pulsar_spark.protocol.suggestions import close_names, did_you_mean
@@ -29,7 +26,6 @@ def _has_policy(layout: Layout, namespace: str) -> bool:
 
 
 def namespace_hint(layout: Layout, pair: tuple[str, str]) -> str:
-    """Suggestions for a missing namespace, to end an error's text."""
     return did_you_mean(map("/".join, _close_namespaces(layout, pair)))
 
 

@@ -1,8 +1,5 @@
-"""The rows of staged files that are no duplicates (see protocol.policies.deduplication), as files that an append may
-move.
-
-Duplicates are rows stored already, and all but the first with one name and sequence id on a partition. Files are linked
-(copied in a store) or rewritten, because the append may be retried.
+"""The rows of staged files that are no duplicates, as files that an append may move (see
+protocol.policies.deduplication).
 """
 
 import contextlib
@@ -33,8 +30,10 @@ class NewRows(NamedTuple):
 
 @contextlib.contextmanager
 def new_rows(table: AnyPath, files: Sequence[StagedFile], highest: Mapping[str, int], since: int) -> Iterator[NewRows]:
-    """The rows of *files* above the *highest* stored sequence ids, in order; rows without name or id are new. Files not
-    moved into the table are deleted after the block."""
+    """The rows of *files* above the *highest* stored sequence ids, in order; rows without name or id are new.
+
+    Files not moved into the table are deleted after the block.
+    """
     folder, search, left = StagedFolder(table), _Search(highest, since), []
     try:
         for file in files:
@@ -54,15 +53,12 @@ def new_rows(table: AnyPath, files: Sequence[StagedFile], highest: Mapping[str, 
 
 
 class _Search:
-    """Searches the files of one publish."""
-
     def __init__(self, highest: Mapping[str, int], since: int):
         self._highest, self._since = highest, since
         self._seen: dict[str, list[np.ndarray]] = {}
         self.transactions: dict[str, int] = {}
 
     def are_new(self, file: StagedFile) -> np.ndarray:
-        """Which rows of the next file are new."""
         opened = pq.ParquetFile(store_of(file.source).parquet(file.source))
         there = opened.schema_arrow.names
         rows = opened.read(columns=[name for name in (*NAMED_BY, _CHUNK_ID) if name in there])
@@ -78,7 +74,6 @@ class _Search:
         return is_new[np.maximum.accumulate(np.where(starts, np.arange(rows.num_rows), 0))]
 
     def _starts(self, rows: pa.Table) -> np.ndarray:
-        """Which rows begin a message; its other chunks follow them."""
         if _CHUNK_ID not in rows.column_names:
             return np.ones(rows.num_rows, bool)
         return pc.equal(pc.fill_null(rows[_CHUNK_ID], 0), 0).to_numpy()
@@ -94,7 +89,6 @@ class _Search:
         return is_new
 
     def _of_name(self, name: str, ids: np.ndarray) -> np.ndarray:
-        """Which of one producer's ascending *ids* are new."""
         is_new = np.concatenate(([True], ids[1:] != ids[:-1]))
         highest, seen = self._highest.get(name), self._seen.setdefault(name, [])
         if highest is not None:

@@ -1,7 +1,4 @@
-"""The number of a topic's partitions, in its table's first commit, which is replaced to raise it.
-
-Programs that have the topic open see a commit with an unknown partition (:func:`partitions_now`), or look now and then.
-"""
+"""The number of a topic's partitions, in its table's first commit, which is replaced to raise it."""
 
 import json
 from functools import partial
@@ -27,8 +24,10 @@ def partitions_now(table: StrPath) -> int:
 
 
 def raise_partitions(layout: Layout, name: TopicName | str, partitions: int) -> Topic:
-    """Raise a topic's number of partitions; :class:`NotAllowedError` if it has none or more, or another topic has a new
-    partition's name."""
+    """Raise a topic's number of partitions.
+
+    :class:`NotAllowedError` if it has none or more, or another topic has a new partition's name.
+    """
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 < partitions <= MAX_PARTITIONS:
         raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 1 to {MAX_PARTITIONS}")
     topic = read_topic(layout, name)
@@ -51,7 +50,7 @@ def raise_partitions(layout: Layout, name: TopicName | str, partitions: int) -> 
 
 
 def _is_raised(topic: Topic, partitions: int) -> bool:
-    """Does it have fewer? Refuses an impossible number."""
+    """Does it have fewer? :class:`NotAllowedError` for an impossible number."""
     if not topic.partitions:
         raise NotAllowedError(f"topic {str(topic.name)!r} has no partitions and cannot get any: create another topic")
     if partitions < topic.partitions:

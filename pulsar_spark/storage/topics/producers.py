@@ -1,8 +1,6 @@
 """The producers that clients have on a topic: one file each in the table's folder, held by its process.
 
-Rule: AbstractTopic.addProducer of Apache Pulsar: a name belongs to one producer, and an exclusive one must see others.
-Messages do not depend on these files: the topic's log has exclusive claims (see storage.topics.exclusive) and sequence
-ids (see protocol.policies.deduplication).
+Rule: AbstractTopic.addProducer of Apache Pulsar. Messages do not depend on these files (see storage.topics.exclusive).
 """
 
 import contextlib
@@ -24,8 +22,9 @@ from pulsar_spark.storage.store.store_lock import store_lock
 
 _FOLDER = "_producers"
 FOREIGN_SECONDS, STAY_SECONDS = 60 * 60, 15 * 60
-"""How long a producer elsewhere (other machine, boot, or object store) counts as present, and how often it renews
-that."""
+"""How long a producer elsewhere (other machine, boot, or object store) counts as present, and how often it
+renews that.
+"""
 WAITING_SECONDS, SAYS_SO_SECONDS = 60, 10
 """How long a waiting producer counts as present, and how often it renews that: others wait for it."""
 _APPLICATION = "pulsar_spark.waiting_producer"
@@ -47,8 +46,6 @@ def connected(table: AnyPath) -> list[Connected]:
 
 
 class TopicProducers:
-    """The producers of one topic as seen by one of them."""
-
     def __init__(self, table: AnyPath, name: str, partitions: Sequence[int]):
         self._folder = path_of(table) / _FOLDER
         self._store = store_of(self._folder)
@@ -77,12 +74,10 @@ class TopicProducers:
             self._file = hold(self._folder / uuid.uuid4().hex, {**self._content, **more})
 
     def is_first(self) -> bool:
-        """Has no other producer waited longer?"""
         mine = float("inf") if self._waits_since is None else self._waits_since
         return all(other.waits_since > mine for other in self.others() if other.is_waiting)
 
     def go_on_waiting(self) -> None:
-        """Renew the sign of waiting, every :data:`SAYS_SO_SECONDS`."""
         if time.monotonic() >= self._said_so + SAYS_SO_SECONDS:
             self._said_so = time.monotonic()
             self.renew()
@@ -109,7 +104,6 @@ class TopicProducers:
             self._file.touch()
 
     def leave(self) -> None:
-        """Remove the file. A second call does nothing."""
         file, self._file = self._file, None
         if file is not None:
             file.end()
@@ -120,7 +114,6 @@ class TopicProducers:
         return [each for each in found if each and not set(self._content["partitions"]).isdisjoint(each.partitions)]
 
     def send_away(self) -> None:
-        """Remove the others' files."""
         for path in self._files():
             with contextlib.suppress(IsADirectoryError):  # a folder is no producer
                 path.unlink(missing_ok=True)

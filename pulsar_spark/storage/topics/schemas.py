@@ -1,6 +1,5 @@
-"""The ``schemas`` table: the versions of each topic's schema, created with the first one.
-
-A writer reads the table, decides, and commits the very next version, or starts again. So equal schemas get one version.
+"""The ``schemas`` table: the versions of each topic's schema. A commit of the very next version makes equal schemas
+one.
 """
 
 import contextlib
@@ -26,8 +25,6 @@ _REMOVAL = SchemaInfo(SchemaType.NONE, "", "")
 
 
 class KeptSchema(NamedTuple):
-    """A version of a topic's schema."""
-
     version: int
     info: SchemaInfo
     properties: dict[str, str]
@@ -59,8 +56,9 @@ class SchemaTable:
         check: Callable[[list[SchemaInfo]], None],
         properties: Mapping[str, str] | None = None,
     ) -> int:
-        """The version of *info*; a new one if no kept schema equals it and *check*, called with these, raises
-        nothing."""
+        """The version of *info*, a new one unless a kept schema equals it; *check* is called with these, and may
+        raise.
+        """
 
         def next_one(versions: list[KeptSchema]) -> SchemaInfo | int:
             kept = _since_removal(versions)
@@ -80,8 +78,6 @@ class SchemaTable:
     def _append(
         self, topic: Topic, decide: Callable[[list[KeptSchema]], SchemaInfo | int], properties: Mapping[str, str]
     ) -> int:
-        """Append what *decide* makes of the present versions, again after a concurrent append, or return the version it
-        names."""
         while True:
             seen, versions = self._read(topic.topic_id)
             decided = decide(versions)

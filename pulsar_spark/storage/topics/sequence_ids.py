@@ -1,7 +1,5 @@
-"""The highest sequence ids of a topic's producers, from transactions in its log (see protocol.policies.deduplication).
-
-Only the transactions of the newest checkpoint and later commits that name one are read, and only wanted producers are
-kept.
+"""The highest sequence ids of a topic's producers, from transactions in its log (see
+protocol.policies.deduplication).
 """
 
 import time
@@ -22,7 +20,8 @@ _TRANSACTIONS = ["txn.appId", "txn.version", "txn.lastUpdated"]
 
 class SequenceIds:
     """The highest sequence id of each transaction that *is_wanted*; the first read forgets those older than
-    *forgotten_ms* (0: none)."""
+    *forgotten_ms* (0: none).
+    """
 
     def __init__(
         self,
@@ -36,7 +35,6 @@ class SequenceIds:
         self._forgotten_ms, self._clock = forgotten_ms, clock
         self.highest: dict[str, int] = {}
         self.version = -1
-        """The version up to which the log was read."""
 
     def catch_up(self) -> None:
         """Read later commits; FileNotFoundError without a table, :class:`CorruptState` for an unreadable log."""
@@ -79,14 +77,12 @@ class SequenceIds:
         self.version = latest
 
     def _commits(self, after: int, until: int) -> Iterator[Commit]:
-        """Commits above *after*, up to *until*, that may have sequence ids; FileNotFoundError if one is gone."""
         for version in range(after + 1, until + 1):
             text = self._log.file(version).read_bytes()
             if PREFIX.encode() in text:
                 yield parse_commit(version, text, self._table)
 
     def _of_checkpoint(self) -> tuple[dict[str, tuple[int, int | None]], int]:
-        """The newest readable checkpoint's transactions and version; else 0."""
         for each in reversed(checkpoints(self._table)):
             try:
                 return dict(self._transactions(each.files)), each.version

@@ -1,7 +1,6 @@
 """Topics of a root: create, look up, list, delete; and the broker's tables of a bundle.
 
-A topic is one table, partitioned like the topic, so that the log counts each partition. Without partitions it has no
-such column, and the value -1.
+A topic is one table, partitioned like the topic; without partitions its column ``partition`` is -1.
 """
 
 import contextlib
@@ -37,7 +36,7 @@ MAX_PARTITIONS = 10_000
 _checked: dict[str, tuple | None] = {}
 """Tables whose layout is this release's, by path, each with the life in which it was read."""
 COUNTED_COLUMNS = ("publish_id", "entry_id", "batch_size", "publish_time", "deliver_at_time", "uuid")
-"""Columns whose statistics numbering reads; more would slow down publishes by Spark, keys most of all."""
+"""Columns whose statistics numbering reads; more would slow down publishes by Spark."""
 
 NEVER_NULL = ("publish_id", "entry_id", "batch_size", "partition", "publish_time")
 """Columns that are NOT NULL in the table, so that Delta refuses rows that are no publish."""
@@ -97,7 +96,6 @@ def _prepare_root(layout: Layout) -> None:
 
 
 def is_root(layout: Layout) -> bool:
-    """Is there a root, whatever its state?"""
     return layout.broker_table(CURSOR_LEDGER.name).exists()
 
 
@@ -122,7 +120,8 @@ def create_namespace(layout: Layout, namespace: str) -> None:
 
 def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic:
     """Create the topic; :class:`NotAllowedError` if it exists, :class:`InvalidConfiguration` for impossible
-    partitions."""
+    partitions.
+    """
     topic = find_or_create_topic(layout, name, partitions)
     if topic is None:
         raise NotAllowedError(f"topic {str(name)!r} exists already: delete it first or choose another name")
@@ -162,7 +161,8 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
 
 def check_not_hidden(layout: Layout, name: TopicName, partitions: int = 0, first: int = 0) -> None:
     """:class:`NotAllowedError` if the name is a partition of another topic, or a topic is named like one of its
-    *partitions*."""
+    *partitions*.
+    """
     parent = partitioned_parent(layout, name)
     if parent is not None:
         raise NotAllowedError(
@@ -191,7 +191,6 @@ def partitioned_parent(layout: Layout, name: TopicName) -> Topic | None:
 
 
 def _topics_named_as_partitions(layout: Layout, name: TopicName, first: int) -> list[TopicName]:
-    """Topics whose names mean a partition of *name*, from *first* on."""
     names = (TopicName(*name[:2], each) for each in layout.folder_names(*name[:2]))
     found = [each for each in names if each.partitioned_topic == name != each and each.partition_index >= first]
     return sorted(each for each in found if _is_topic(layout, each))

@@ -1,11 +1,11 @@
-"""Keep the tables of a root small: what a broker does in the background, table by table, in small steps.
+"""Keep the tables of a root small, in the background, table by table, in small steps.
 
 1. Remove rows that nobody needs and whose time as history is over.
 2. Join small files, and write into a broker's table how long files stay.
 3. Shorten the log, each old commit after the files that it removed.
-4. Remove files that are no longer, or never were, part of the table, before the time travel limit.
+4. Remove files that are not part of the table, before the time travel limit.
 
-These decisions stay right, so a broker that was taken over does no harm, and after a crash the next look continues.
+After a crash the next look continues.
 """
 
 import time
@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 
 from pulsar_spark.storage.cursor_ledger.committed_rounds import rows_of
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.delta.definitions import read_definition
 from pulsar_spark.storage.delta.log import TableLog, last_append
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.tables import AppendTable
@@ -44,10 +45,10 @@ class Done(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What is needed of a table.
+    """Commits after *followed*, files at *paths* or written since *waiting* (milliseconds), and later rounds are
+    needed.
 
-    Commits after *followed*; files at *paths* or written since *waiting* (milliseconds); rounds from *first_round* or
-    the first that delivered above *mark_delete* on. ``keeps_rows``: all rows.
+    These are rounds from *first_round* or the first that delivered above *mark_delete* on. ``keeps_rows``: all rows.
     """
 
     followed: int
@@ -59,7 +60,7 @@ class Needs(NamedTuple):
 
 
 def needs_of(table: AnyPath, name: str, latest: LatestRows) -> Needs:
-    """What is needed of a broker's table by *name*, given the *latest* round."""
+    """The needs of a broker's table by *name*, given the *latest* round."""
     log = TableLog(table)
     if name == REQUESTS.name:
         return _needs_after(log, latest.requests_done)._replace(keeps_rows=False)
@@ -71,7 +72,9 @@ def needs_of(table: AnyPath, name: str, latest: LatestRows) -> Needs:
 
 
 def needs_of_topic(table: AnyPath, topic_id: str, latest: LatestRows) -> Needs:
-    """What is needed of a topic's table: what is not numbered."""
+    """The needs of a topic's table: what is not numbered. FileNotFoundError if it was deleted and created again."""
+    if read_definition(table).table_id != topic_id:
+        raise FileNotFoundError(f"the topic at {str(table)!r} was deleted and created again")
     return _needs_after(TableLog(table), latest.numbered_until(topic_id))
 
 
@@ -82,7 +85,7 @@ def _needs_after(log: TableLog, read_until: int) -> Needs:
 
 
 def _needs_of_rounds(table: AnyPath) -> Needs:
-    """The need for the newest snapshot, what follows it, and rounds that are kept."""
+    """The need for the newest snapshot, later rounds, and rounds that are kept."""
     log = TableLog(table)
     for commit in log.commits_from_the_end():
         if commit.added:
@@ -107,7 +110,7 @@ def keep_house(
     """Do one table's housekeeping, a step at a time; *needs* is called once the table is open.
 
     Its own properties may promise more than *time_travel_seconds*; *promises* writes the promise into them. With
-    *versions*, so many versions and some minutes are enough (see retention).
+    *versions*, that number of versions and some minutes are enough (see retention).
     """
     opened = open_table(table)
     needed, full = needs(), None
@@ -139,7 +142,8 @@ def _make_small(table: AnyPath, opened: DeltaTable, needed: Needs, history: floa
 
 def _make_room(table: AnyPath, needed: Needs, before: float) -> Iterator[Done]:
     """Delete commits and files that only versions before *before* (seconds) need; the delay index removes its own
-    files."""
+    files.
+    """
     left = 0
     clears = table.name != DELAY_INDEX.name
 

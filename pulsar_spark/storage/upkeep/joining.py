@@ -1,8 +1,6 @@
-"""Join small files of a table to larger ones while others append, remove and read.
+"""Join small files of a table to larger ones, in commits that change no data, while others append, remove and read.
 
-The commit changes no data: a file replaces others and has their rows in order, unless one of these was removed
-meanwhile. :data:`FILES` files of one size class become one, so each row is rewritten once per class. Up to
-:data:`GROUPS` of them share a commit, because readers by publish list the files again after each.
+:data:`FILES` files of one size class become one, so each row is rewritten once per class.
 """
 
 import math
@@ -108,7 +106,6 @@ def large_groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def _in_order(files: Sequence[DataFile], most_bytes: int, most_files: int) -> Iterator[list[DataFile]]:
-    """*files* in groups, each but the last as large as allowed."""
     group: list[DataFile] = []
     size = 0
     for file in files:
@@ -144,14 +141,11 @@ def join(path: AnyPath, table: DeltaTable, groups: Iterable[Sequence[DataFile]])
 
 
 class _Joined(NamedTuple):
-    """A written, uncommitted file, and its sources."""
-
     add: dict
     files: Sequence[DataFile]
 
 
 def _write(path: AnyPath, group: Sequence[DataFile], schema: pa.Schema) -> _Joined | None:
-    """Write a group as one file; None if fewer than two of its files can be read."""
     while len(group) > 1:
         name = f"{_folder(group[0])}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
         try:
@@ -180,7 +174,6 @@ def _commit(path: AnyPath, table: DeltaTable, written: list[_Joined]) -> list[in
 
 
 def remove_of(file: DataFile) -> dict:
-    """The ``remove`` action of a file."""
     return {"path": file.path, "size": file.size, "partitionValues": partition_values(file.path)}
 
 
@@ -197,7 +190,6 @@ def _schema(table: DeltaTable) -> pa.Schema:
 
 
 def _folder(file: DataFile) -> str:
-    """The file's partition folder, without Spark's further ones."""
     return "".join(f"{name}={value}/" for name, value in partition_values(file.path).items())
 
 

@@ -1,7 +1,4 @@
-"""Rounds that must stay: from the first that delivered something above its cursor's mark-delete position.
-
-A sink searches all deliveries of an entry before it writes it again (frames.sinks.sent_history).
-"""
+"""Rounds that must stay: from the first that delivered something above its cursor's mark-delete position."""
 
 from collections.abc import Iterable, Mapping
 
@@ -22,15 +19,13 @@ _DELIVERY = [*CursorKey._fields, "kind", "status", "round", "delivery_round", "f
 
 
 def mark_deletes(snapshot: pa.Table) -> dict[CursorKey, int]:
-    """The mark-delete position of every cursor in a *snapshot*."""
     rows = snapshot.filter(pc.equal(snapshot["kind"], "cursor"))
     columns = (rows[name].to_pylist() for name in (*CursorKey._fields, "mark_delete_position", "is_removed"))
     return {CursorKey(*key): position for *key, position, is_removed in zip(*columns) if not is_removed}
 
 
 def first_kept_round(table: AnyPath, files: Iterable[DataFile], mark_delete: Mapping[CursorKey, int]) -> int:
-    """The first round of the first file that is unreadable or delivered above *mark_delete*; :data:`NEVER` for
-    none."""
+    """The first round of the first file that is unreadable or delivered above *mark_delete*; :data:`NEVER` for none."""
     for file in sorted(files, key=lambda file: file.first_round or 0):
         try:
             rows = read_file(table, file.path, CURSOR_LEDGER.schema, _DELIVERY)

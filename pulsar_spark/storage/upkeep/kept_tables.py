@@ -1,7 +1,6 @@
 """The tables that housekeeping keeps, what each needs, and how long things stay.
 
-Policies of a topic or namespace apply to its table. The broker's tables keep rows as long as any topic, and versions
-for :data:`OWN_SECONDS` or the last :data:`OWN_VERSIONS`, unless the root has a policy.
+Policies of a topic or namespace apply to its table. The broker's tables keep rows as long as any topic.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +18,6 @@ from pulsar_spark.protocol.policies.policies import (
 )
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows
-from pulsar_spark.storage.delta.definitions import read_definition
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.upkeep.housekeeping import Needs, needs_of, needs_of_topic
@@ -32,7 +30,7 @@ NEEDED = ("topic", "policy", "waiting_request")
 OWN_SECONDS = 60 * 60
 """How long older versions of the broker's tables stay: longer than any reader or lease needs."""
 OWN_VERSIONS = 400
-"""So many versions are enough, but at least five minutes (see retention): an hour of rounds would be 30,000 files."""
+"""This many versions are enough, but at least five minutes (see retention)."""
 
 
 class Kept(NamedTuple):
@@ -60,7 +58,7 @@ def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
     for topic_id, name in topics.items():
         path = layout.topic(parse_topic_name(name))
         if _number(latest, name, HOUSEKEEPING):
-            yield Kept(name, path, partial(_needs_of_topic, path, topic_id, latest), *seconds[name])
+            yield Kept(name, path, partial(needs_of_topic, path, topic_id, latest), *seconds[name])
 
 
 def _seconds(latest: LatestRows, topic: str) -> tuple[int, int]:
@@ -69,9 +67,3 @@ def _seconds(latest: LatestRows, topic: str) -> tuple[int, int]:
 
 def _number(latest: LatestRows, topic: str, name: str) -> int:
     return policy_number(name, policy_text(latest.policies, topic, name))
-
-
-def _needs_of_topic(path: AnyPath, topic_id: str, latest: LatestRows) -> Needs:
-    if read_definition(path).table_id != topic_id:
-        raise FileNotFoundError(f"the topic at {str(path)!r} was deleted and created again")
-    return needs_of_topic(path, topic_id, latest)

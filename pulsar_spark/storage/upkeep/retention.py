@@ -1,9 +1,6 @@
 """How long a table's properties promise to keep removed files, and which left lately.
 
-The table's state forgets files after ``delta.deletedFileRetentionDuration``; for a longer promise the commits are read.
-The broker's tables promise minutes (:func:`write_promise`) or a number of versions (:func:`looked_back`): after Delta's
-week their checkpoints would be too long. Source: the Delta protocol, "Remove File and Add Deletion Vector", "Metadata
-Cleanup".
+Source: the Delta protocol, "Remove File and Add Deletion Vector", "Metadata Cleanup".
 """
 
 import contextlib
@@ -29,13 +26,14 @@ LEAST_SECONDS = 5 * 60
 """How long files and versions stay at least: longer than a reader needs from open to read, and a usual lease."""
 _TRIES = 10
 _OWN_PROMISE = re.compile(r"interval \d+ seconds")
-"""How :func:`write_promise` writes it; other programs write it in another way."""
+"""As :func:`write_promise` writes it, and no other program."""
 _PART = re.compile(rf"(\d+)\s+({'|'.join(_SECONDS)})s?(?:\s+|$)")
 
 
 def promised_seconds(table: DeltaTable) -> float:
     """How long the properties promise to keep files and commits, else 0; :class:`InvalidConfiguration` for no
-    interval."""
+    interval.
+    """
     properties = table.metadata().configuration
     return max(
         (_seconds(name, properties[name]) for name in (FILES_PROPERTY, LOG_PROPERTY) if name in properties), default=0
@@ -44,7 +42,8 @@ def promised_seconds(table: DeltaTable) -> float:
 
 def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float) -> float:
     """How many seconds versions stay: *seconds*, or the age of the last *versions*, but at least
-    :data:`LEAST_SECONDS`."""
+    :data:`LEAST_SECONDS`.
+    """
     if versions is None:
         return seconds
     log = TableLog(table)
@@ -57,7 +56,8 @@ def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float
 
 def left_since(path: AnyPath, table: DeltaTable, before: float, promised_from: float) -> set[str]:
     """Files that left the table after *before* (in seconds), if its state may not list them or they left before
-    *promised_from*."""
+    *promised_from*.
+    """
     interval = table.metadata().configuration.get(FILES_PROPERTY)
     known = time.time() - (_FILES_SECONDS if interval is None else _seconds(FILES_PROPERTY, interval))
     known, left = max(known, promised_from), set[str]()
@@ -71,8 +71,9 @@ def left_since(path: AnyPath, table: DeltaTable, before: float, promised_from: f
 
 
 def write_promise(path: AnyPath, seconds: int) -> bool:
-    """Promise to keep files for *seconds*, by a commit that changes no data; False if that is said already or all
-    versions are taken."""
+    """Promise to keep files for *seconds*, by a commit that changes no data; False if that stands there or all versions
+    are taken.
+    """
     opened = open_table(path)
     for _ in range(_TRIES):
         if not _may_promise(opened, seconds):

@@ -1,9 +1,6 @@
-"""Remove the oldest commits of a table's log, and their checkpoints, so that it begins at a later checkpoint, as after
-Delta's clean-up.
+"""Remove the oldest commits of a table's log, so that it begins at a later checkpoint, as after Delta's clean-up.
 
-The first commit is kept under our own name (log.TableLog.life). A late follower begins again with the present table
-(log.TableLog.commits). In a store, late writers notice afterwards (see object_store). Source: the Delta protocol,
-"Metadata Cleanup".
+A copy of the first commit is kept (log.TableLog.life). Source: the Delta protocol, "Metadata Cleanup".
 """
 
 import time
@@ -27,7 +24,10 @@ def shorten(
     table: AnyPath, followed: int, before: float, clear: Callable[[range], object] = lambda doomed: None
 ) -> Iterator[int]:
     """Begin the log at the last *followed* checkpoint older than *before* (seconds); yields how many commits each step
-    removed. *clear* gets their versions before, again after a crash."""
+    removed.
+
+    *clear* gets their versions before, again after a crash.
+    """
     log = TableLog(table)
     begins = _new_beginning(table, followed, before)
     if begins is None:
@@ -49,7 +49,7 @@ def shorten(
 
 
 def _new_beginning(table: AnyPath, followed: int, before: float) -> int | None:
-    """That checkpoint's version; None if no commit can go. New ones do not count: readers may need the one before."""
+    """That checkpoint's version; None if no commit can go."""
     before = before if store_of(table).is_local else min(before, time.time() - LEAST_SECONDS)
     log, chosen = TableLog(table), max(time.time() - CHOSEN_SECONDS, before)
     for each in reversed(checkpoints(table)):

@@ -1,9 +1,8 @@
 """Trimming: on request, remove from a topic what every subscription has acknowledged and retention does not keep.
 
-Whole ledgers go, oldest first; the newest stays, as in Pulsar. One commit removes the files and states, per partition
-(:data:`TRIMMED`), the last ledger that is gone. Files stay until ``vacuum``, so readers may finish. A file of several
-ledgers goes once all may. Without subscriptions a retention must be set, because dead letters wait there; compacted
-topics keep what is not yet compacted (see compacted). Rules: ManagedLedgerImpl.internalTrimLedgers.
+Whole ledgers go, oldest first; the newest stays, as in Pulsar. One commit removes the files and states the last ledger
+that is gone. Without subscriptions a retention must be set, because dead letters wait there. Rules:
+ManagedLedgerImpl.internalTrimLedgers.
 """
 
 from bisect import bisect_left
@@ -65,10 +64,10 @@ def plan_trim(
     before: int | None = None,
     compacted_until: int | None = None,
 ) -> Trim:
-    """Decide what to trim of a partition at *now*; *before* overrides retention, up to that position. In a compacted
-    topic nothing after ledger *compacted_until* goes.
+    """Decide what to trim of a partition at *now*; *before* overrides retention, up to that position.
 
-    :class:`NotAllowedError` if a subscription needs some of that.
+    In a compacted topic nothing after ledger *compacted_until* goes. :class:`NotAllowedError` if a subscription needs
+    some of that.
     """
     needed, holder = _needed_from(topic, partition, ledgers, latest, compacted_until)
     if before is not None and before > needed:
@@ -138,7 +137,8 @@ def _needed_from(
     topic: Topic, partition: int, ledgers: WholeLedgers, latest: LatestRows, compacted_until: int | None
 ) -> tuple[int, str | None]:
     """The first position that a subscription, its letters or compaction need, with its holder; else the end and
-    None."""
+    None.
+    """
     needed = [
         (row["mark_delete_position"] + 1, key.subscription)
         for key, row in latest.cursors.items()
@@ -168,7 +168,6 @@ def _is_all_numbered(log: TableLog, numbered: int, version: int) -> bool:
 
 
 def _files(table: DeltaTable, topic: Topic, trim: Trim, ledgers: WholeLedgers, is_all_numbered: bool) -> list[dict]:
-    """``remove`` actions of files that hold only trimmed ledgers."""
     if not trim.ledger_id:
         return []
     columns = {"path": "path", "size": "size_bytes", "low": "min.publish_id", "high": "max.publish_id"}

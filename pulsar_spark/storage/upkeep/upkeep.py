@@ -1,9 +1,4 @@
-"""Keep tables quick to open and to scan, for schedulers and for a broker that keeps house (see housekeeping).
-
-OPTIMIZE and vacuum change no data, so followers of versions skip their commits (design 3.4, rules 6 and 9).
-:func:`vacuum` keeps files for an hour, since clients still read them, those of waiting requests as long as they wait,
-and uncommitted ones for a day.
-"""
+"""Keep tables quick to open and to scan: OPTIMIZE and vacuum, which change no data (design 3.4, rules 6 and 9)."""
 
 import contextlib
 import time
@@ -30,20 +25,18 @@ SECONDS_AN_HOUR = 60 * 60
 
 
 class Optimized(NamedTuple):
-    """Files before and after."""
-
     files_removed: int
     files_added: int
 
 
 def broker_tables(layout: Layout) -> dict[str, AnyPath]:
-    """The bundle's tables by name."""
     return {spec.name: layout.broker_table(spec.name) for spec in BROKER_TABLES}
 
 
 def optimize(table: AnyPath, *, dry_run: bool = False) -> Optimized:
     """Join small files, partition by partition. A dry run only counts files; ``deltalake`` does it for unknown
-    features."""
+    features.
+    """
     delta = open_table(table)
     if dry_run:
         return Optimized(len(delta.file_uris()), 0)
@@ -55,8 +48,10 @@ def optimize(table: AnyPath, *, dry_run: bool = False) -> Optimized:
 
 
 def vacuum(layout: Layout, table: AnyPath, *, hours: int, dry_run: bool = False) -> list[str]:
-    """Delete files that left the table, or never entered it, more than *hours* ago; their paths. Requests that wait
-    keep theirs. :class:`NotAllowedError` if clients may read them."""
+    """Delete files that left the table, or never entered it, more than *hours* ago; their paths.
+
+    Requests that wait keep theirs. :class:`NotAllowedError` if clients may read the files.
+    """
     if hours < LEAST_HOURS:
         raise NotAllowedError(
             f"vacuum of {str(table)!r} after {hours} hours: clients may still read files that left the table; "
@@ -81,8 +76,9 @@ def remove_unseen(table: AnyPath, before: float, needed: frozenset[str]) -> Iter
 
 
 def unseen_files(table: AnyPath, before: float) -> list[str]:
-    """Files that left the table before an instant (seconds), or are older than it and :data:`NEW_HOURS` and never
-    entered it."""
+    """Files that left the table before an instant (seconds), or never entered it and are also older than
+    :data:`NEW_HOURS`.
+    """
     hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
     old = _old_files(table, before)
     if not old.difference(sizes_of(opened)):
@@ -98,8 +94,9 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
 
 
 def remove_left(path: AnyPath, versions: range) -> int:
-    """Delete the files that commits of *versions* removed, unless they are the table's again or a later commit's; how
-    many."""
+    """Delete the files that commits of *versions* removed, unless the table or a later commit has them again;
+    how many.
+    """
     log = TableLog(path)
     left = _taken_out(log, versions)
     if not left:
@@ -112,7 +109,6 @@ def remove_left(path: AnyPath, versions: range) -> int:
 
 
 def _taken_out(log: TableLog, versions: Iterable[int]) -> set[str]:
-    """Paths, raw and unquoted, that *versions* in the log removed."""
     found: set[str] = set()
     for version in versions:
         with contextlib.suppress(FileNotFoundError):
@@ -135,7 +131,6 @@ def remove_stale(table: AnyPath, before: float, *, dry_run: bool = False) -> lis
 
 
 def _waiting_requests(layout: Layout, table: AnyPath) -> frozenset[str]:
-    """Files of requests that await a round or an answer."""
     log = TableLog(table)
     versions = range(read_latest(layout, "waiting_request").requests_done + 1, log.latest() + 1)
     return frozenset(add["path"] for add in appended(log, versions))
