@@ -1,12 +1,9 @@
 """The client for programs on ``asyncio``, with the names of ``pulsar.asyncio``.
 
-No call blocks a thread while it waits. A client thread that receives a message, a commit or a reply completes a future
-on the program's event loop. A reader checks the topic's log with a timer of the loop. A few threads of each client read
-and write files, decode, compress and split messages (``futures.Files``), however many calls wait. A cancelled call
+No call blocks the event loop. A few threads of each client read and write files (``futures.Files``). A cancelled call
 loses no message: the next call gets it.
 
-Failures raise :class:`PulsarException`, which has the :class:`~pulsar_spark.Result`. Wrong arguments raise ValueError,
-as in the other client.
+Failures raise :class:`PulsarException`, which has the :class:`~pulsar_spark.Result`; wrong arguments raise ValueError.
 """
 
 from pulsar_spark.asyncio.client import Client

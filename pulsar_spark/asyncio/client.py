@@ -84,9 +84,8 @@ class Client(Described):
         access_mode: ProducerAccessMode = ProducerAccessMode.Shared,
         message_router: Callable | None = None,
     ) -> Producer:
-        """Create a producer on *topic*; arguments as for ``pulsar_spark.Client.create_producer``. Messages are batched
-        unless ``batching_enabled`` is False, as in ``pulsar.asyncio``.
-        """
+        """Create a producer on *topic*; arguments as for ``pulsar_spark.Client.create_producer``, but
+        ``batching_enabled`` is True by default, as in ``pulsar.asyncio``."""
         making = partial(self._client.create_producer, **_by_name(locals()))
         opening = await self._made(ProducerOpening.give_up, making)
         return Producer(await self._produced(opening), self._files)
@@ -134,9 +133,8 @@ class Client(Described):
         crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
         is_pattern_topic: bool = False,
     ) -> Consumer:
-        """Create a consumer on a topic, a list of topics or, with ``is_pattern_topic``, all topics that match a regular
-        expression. Arguments as for ``pulsar_spark.Client.subscribe``.
-        """
+        """Create a consumer; arguments as for ``pulsar_spark.Client.subscribe``. With ``is_pattern_topic``, *topic* is
+        a regular expression that topics must match."""
         given = _by_name(locals())
         check_type(str | list, topic, "topic")
         if given.pop("is_pattern_topic"):
@@ -165,8 +163,7 @@ class Client(Described):
         crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
     ) -> Reader:
         """Create a reader that begins after *start_message_id*, or at it with ``start_message_id_inclusive``; arguments
-        as for ``pulsar_spark.Client.create_reader``.
-        """
+        as for ``pulsar_spark.Client.create_reader``."""
         making = partial(self._client.create_reader, **_by_name(locals()))
         return Reader(await self._made(lambda reader: reader.close(), making), self._files)
 
@@ -178,8 +175,7 @@ class Client(Described):
     @raises_exceptions
     async def close(self) -> None:
         """Close all producers, consumers and readers, then the client. Pending messages are published and pending
-        acknowledgements sent.
-        """
+        acknowledgements sent."""
         if self._is_shut_down:
             return
         await self._run(self._client.close)
@@ -213,7 +209,7 @@ class Client(Described):
 
 
 def _by_name(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a method, its ``locals()``, for the blocking client's method of its name."""
+    """A method's ``locals()`` as arguments of the blocking client's method."""
     schema = BytesSchema() if given["schema"] is None else given["schema"]
     return {name: value for name, value in given.items() if name != "self"} | {"schema": schema}
 

@@ -1,7 +1,6 @@
 """A consumer whose messages are awaited.
 
-Calls of ``receive`` queue up; a file thread takes as many messages as there are calls. The message of a cancelled
-call goes to the next one.
+Calls of ``receive`` queue up; a file thread takes as many messages as there are calls.
 """
 
 import asyncio
@@ -43,7 +42,6 @@ class Consumer(Described):
         consumer._membership.joined(replies)
 
     async def _replies_to(self, rows: list[dict]) -> list[Reply]:
-        """The broker's replies to these requests."""
         consumer, future = self._consumer, self._loop.create_future()
         consumer._channel.ask_then(
             rows, consumer._client._timeout, lambda replies, error: answered(future, replies, error)
@@ -74,7 +72,7 @@ class Consumer(Described):
                 self._waiting.remove(future)
 
     def _on_arrival(self) -> None:
-        """Something arrived, or the consumer ended; called by any thread."""
+        """Called by any thread when something arrived, or the consumer ended."""
         if self._waiting:
             on_loop(self._loop, self._take)
 
@@ -128,11 +126,8 @@ class Consumer(Described):
 
     @raises_exceptions
     async def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Give a *message* back: it comes again after ``negative_ack_redelivery_delay_ms``.
-
-        On Key_Shared it comes before later messages of its key (see the client's
-        :meth:`~pulsar_spark.client.subscribing.consumer.Consumer.negative_acknowledge`).
-        """
+        """Give a *message* back: it comes again after ``negative_ack_redelivery_delay_ms``, on Key_Shared before later
+        messages of its key."""
         await _name(message, self._consumer.negative_acknowledge, self._files)
 
     def redeliver_unacknowledged_messages(self) -> None:
@@ -143,8 +138,7 @@ class Consumer(Described):
     @raises_exceptions
     async def seek(self, messageid: MessageId | int) -> None:
         """Move the cursor after the message *messageid* (to it with ``start_message_id_inclusive``), or to the first
-        message published at or after a time in ms.
-        """
+        message published at or after a time in ms."""
         await self._files.submit(self._consumer.seek, messageid)
 
     @raises_exceptions
@@ -154,9 +148,7 @@ class Consumer(Described):
 
     @raises_exceptions
     async def unsubscribe(self) -> None:
-        """Delete the subscription and close the consumer. The broker refuses this while other consumers are
-        connected.
-        """
+        """Delete the subscription and close the consumer; refused while other consumers are connected."""
         self._consumer._unsubscribed(await self._replies_to(self._consumer._unsubscribe_rows()))
 
     @raises_exceptions
@@ -199,7 +191,7 @@ def _next_of(waiting: deque[asyncio.Future]) -> asyncio.Future | None:
 
 
 async def _name(message: Message | MessageId, call: Callable, files: Files) -> None:
-    """Run *call*; in a file thread for an id, whose place may have to be read."""
+    """Run *call*; in a file thread for a message id, whose place may have to be read."""
     if isinstance(message, Message):
         call(message)
     else:

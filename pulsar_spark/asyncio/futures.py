@@ -1,4 +1,4 @@
-"""Connects the client's threads to futures of the application's loop, and file threads."""
+"""Connects client threads to futures of the application's event loop, and file threads."""
 
 import asyncio
 import functools
@@ -15,7 +15,7 @@ FILE_THREADS = 4
 
 
 class PulsarException(PulsarSparkError):
-    """A failure: the client's :class:`~pulsar_spark.Result` and the reason in words."""
+    """A failure: the client's :class:`~pulsar_spark.Result` and a reason."""
 
     def __init__(self, result: Result, msg: str | None = None):
         super().__init__(result, msg)
@@ -51,7 +51,7 @@ def raises_exceptions(method: Method) -> Method:
 
 
 def _set_future(future: asyncio.Future, result: Result | PulsarSparkError, value: object) -> None:
-    """Complete *future*, from any thread, with *value* or an error; nothing if it is done or its loop is closed."""
+    """Complete *future*, from any thread, with *value* or an error, unless it is done or its loop closed."""
 
     def complete() -> None:
         if future.done():

@@ -1,7 +1,6 @@
 """A producer whose sends are awaited.
 
-Messages reach the publisher in the order of the calls, which may first wait for quota, room in the queue or a file
-thread.
+Messages are published in the order of the calls.
 """
 
 import asyncio
@@ -68,24 +67,14 @@ class Producer(Described):
         - ``sequence_id``: the application's number of the message.
         - ``event_timestamp``: the event time in ms since 1970.
         - ``deliver_at`` (ms since 1970) or ``deliver_after``: the message is delivered no earlier.
-        - ``replication_clusters``, ``disable_replication``: without effect on a folder.
+        - ``replication_clusters``, ``disable_replication``: without effect.
         """
         producer, future = self._producer, asyncio.get_running_loop().create_future()
-        message = outgoing(
-            producer._settings.schema,
-            producer._timeout,
-            _Sent(future),
-            content,
-            properties,
-            partition_key,
-            ordering_key,
-            sequence_id,
-            replication_clusters,
-            bool(disable_replication) if disable_replication is None else disable_replication,
-            event_timestamp,
-            deliver_at,
-            deliver_after,
-        )
+        where = producer._settings.schema, producer._timeout, _Sent(future)
+        keys = partition_key, ordering_key, sequence_id
+        replication = replication_clusters, False if disable_replication is None else disable_replication
+        times = event_timestamp, deliver_at, deliver_after
+        message = outgoing(*where, content, properties, *keys, *replication, *times)
         async with self._turn:
             await self._until_allowed()
             if self._needs_thread:
@@ -125,9 +114,7 @@ class Producer(Described):
 
     @raises_exceptions
     async def flush(self) -> None:
-        """Publish all pending messages and wait until they are published. Open batches are included, and so are calls
-        that wait for their turn.
-        """
+        """Publish all pending messages, including open batches and waiting calls, and wait until they are stored."""
         async with self._turn:
             wanted, deadline = self._producer._begin_flush(), time.monotonic() + self._producer._timeout
         try:
@@ -140,9 +127,8 @@ class Producer(Described):
 
     @raises_exceptions
     async def close(self) -> None:
-        """Publish pending messages, then close; it also closes if they were not published in time. A second call raises
-        ``AlreadyClosed``.
-        """
+        """Publish pending messages, then close, even if they were not published in time. A second call raises
+        ``AlreadyClosed``."""
         try:
             await self.flush()
         finally:
@@ -162,5 +148,5 @@ class Producer(Described):
         return self._producer.last_sequence_id()
 
     def is_connected(self) -> bool:
-        """Whether the producer can send. It needs no broker for that."""
+        """Whether the producer is open. It needs no broker."""
         return self._producer.is_connected()

@@ -1,4 +1,4 @@
-"""A reader whose messages are awaited; timers of the loop check the topic's log."""
+"""A reader whose messages are awaited."""
 
 import asyncio
 
@@ -37,8 +37,7 @@ class Reader(Described):
     @raises_exceptions
     async def seek(self, messageid: MessageId | int) -> None:
         """Continue after the message *messageid* (at it with ``start_message_id_inclusive``), or at the first message
-        published at or after a time in ms.
-        """
+        published at or after a time in ms."""
         await self._files.submit(self._reader.seek, messageid)
 
     @raises_exceptions
@@ -51,5 +50,5 @@ class Reader(Described):
         return self._reader.topic()
 
     def is_connected(self) -> bool:
-        """Whether the reader can read. It needs no broker for that."""
+        """Whether the reader is open. It needs no broker."""
         return self._reader.is_connected()

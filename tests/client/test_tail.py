@@ -4,7 +4,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from pulsar_spark.client.receiving.delivery import Delivery, tail_of
+from pulsar_spark.client.receiving.delivery import Delivery
+from pulsar_spark.client.receiving.delivery_queue import tail_of
 
 NOTHING = dict.fromkeys(("chunks", "batch_size", "redelivery_count", "ack_set", "positions"))
 

@@ -1,7 +1,7 @@
 """Collects and sends a consumer's acknowledgements and negative acknowledgements on one topic partition.
 
 Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16), without the grid of
-deadlines (4.20). Both wait a moment for a flow, because each request costs the broker a round.
+deadlines (4.20). Both wait a moment for others, because each request costs the broker a round.
 """
 
 import sys
@@ -35,7 +35,7 @@ class Grouping(NamedTuple):
 
 
 class _Gathering:
-    """Lets the channel that is used now ask for rows with its commits."""
+    """Lets the current channel ask for rows with its commits."""
 
     _used: tuple[Channel, Callable[[], list[dict]]]
 
@@ -44,7 +44,7 @@ class _Gathering:
         self.switch(channel)
 
     def switch(self, channel: Channel) -> None:
-        """Use another channel; the source of the former one gives nothing any more."""
+        """Use another channel; the former one's source gives no more rows."""
         self._used = channel, lambda: self._take_rows() if channel is self._used[0] else []
 
     def ask(self, delay: float, *, is_urgent: bool = False) -> None:
@@ -54,8 +54,11 @@ class _Gathering:
 
 
 class AcknowledgementTracker:
-    """One consumer's tracker on one partition. ``group`` requires *lock*; ``make(kind, **columns)`` makes a request
-    row; ``early_rows()`` gives rows to send with others; *key_order* learns of entries given back."""
+    """One consumer's tracker on one partition.
+
+    ``group`` requires *lock*; ``make(kind, **columns)`` makes a request row; ``early_rows()`` gives rows to send with
+    others; *key_order* learns of entries given back.
+    """
 
     def __init__(
         self,
@@ -95,9 +98,8 @@ class AcknowledgementTracker:
         *,
         is_cumulative: bool = False,
     ) -> tuple[bool | int, Receipt | None]:
-        """Acknowledge one message, or an entry with batch index -1, or all up to it; return the result of
-        :meth:`AckGroup.acknowledge` or :meth:`AckGroup.acknowledge_cumulative`, and the receipt.
-        """
+        """Acknowledge one message, or an entry with batch index -1, or all up to it. Return the result of
+        :meth:`AckGroup.acknowledge` or :meth:`AckGroup.acknowledge_cumulative`, and the receipt."""
         acknowledge = self.group.acknowledge_cumulative if is_cumulative else self.group.acknowledge
         return self._add(lambda: acknowledge(position, batch_index, bits), properties)
 
@@ -182,9 +184,8 @@ class AcknowledgementTracker:
     def give_back(
         self, positions: set[int] | range, delay_ms: int, key_place: KeyPlace | None = None, *, are_dead: bool = False
     ) -> None:
-        """Give entries back after a delay; *key_place* is that of a single one. Entries that *are_dead*, because they
-        were delivered too often, hold no others back: the broker writes their letters.
-        """
+        """Give entries back after a delay; *key_place* is that of a single one. Entries that *are_dead*, delivered too
+        often, delay no others: the broker writes their letters."""
         with self._lock:
             if self._key_order is not None and not are_dead:
                 self._key_order.give_back(positions, key_place)
@@ -192,16 +193,14 @@ class AcknowledgementTracker:
                 self._gathering.ask(0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING))
 
     def give_back_unseen(self, position: int, key_place: KeyPlace) -> None:
-        """Give back an entry that the application did not see, so that it follows others of its hash. Requires the
-        lock.
-        """
+        """Give back an entry that the application did not see, to follow others of its hash. Requires the lock."""
         if self._key_order is not None:
             self._key_order.give_back((position,), key_place)
         if self._given_back.add_unseen(position):
             self._gathering.ask(SPACING)
 
     def take_rows(self) -> list[dict]:
-        """Rows of what was acknowledged, then given back, since the last call."""
+        """Take the rows of everything acknowledged, then given back."""
         with self._lock:
             self._is_gathering = self._is_full = False
             self.pending.room = 0
@@ -240,15 +239,14 @@ class AcknowledgementTracker:
         return rows
 
     def end(self, error: PulsarSparkError) -> None:
-        """Drop acknowledgements from now on, because the entries are gone. Who waits for a receipt or letter gets
-        *error*."""
+        """Drop acknowledgements from now on, because the entries are gone. Waiting callers get *error*."""
         with self._lock:
             self._ended_by = error
             self._forget()
         self.fail(error)
 
     def fail(self, error: PulsarSparkError) -> None:
-        """Sending has become impossible: fail the open receipt."""
+        """Fail the open receipt: nothing can be sent any more."""
         with self._lock:
             self.pending.room = 0
             receipt, self._receipt = self._receipt, None

@@ -1,7 +1,7 @@
 """The unsent acknowledgements of a consumer on one topic partition.
 
 Rule: PersistentAcknowledgmentsGroupingTracker (semantics 3.1-3.6), with batch index acknowledgements by default
-(semantics 0.23). The cumulative one is sent first, then ranges of whole entries, then batches.
+(semantics 0.23). The cumulative one is sent first, then whole entries, then batches.
 """
 
 from collections.abc import Iterable
@@ -12,9 +12,8 @@ from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 
 
 class Acknowledgement(NamedTuple):
-    """One request: ``ack`` or ``cumulative_ack`` of positions; ``ack_set`` has the unacknowledged indexes of entry
-    ``last``.
-    """
+    """One request: ``ack`` or ``cumulative_ack`` of positions. ``ack_set`` has the unacknowledged indexes of entry
+    ``last``."""
 
     kind: str
     first: int | None
@@ -43,9 +42,7 @@ class AckGroup:
 
     def acknowledge(self, position: int, batch_index: int, delivered_bits: int) -> bool:
         """Acknowledge a message, or with batch index -1 a whole entry; True once the entry is complete.
-
-        *delivered_bits* are the indexes the entry was delivered with.
-        """
+        *delivered_bits* are the indexes that the entry was delivered with."""
         if batch_index >= 0:
             return self.acknowledge_indexes(position, 1 << batch_index, delivered_bits)
         self._unacked_bits.pop(position, None)
@@ -90,8 +87,8 @@ class AckGroup:
     def acknowledge_apart(
         self, position: int, batch_index: int, delivered_bits: int, *, is_cumulative: bool
     ) -> tuple[bool | int, list[int] | None]:
-        """Acknowledge a message in its own request; return the result of :meth:`acknowledge` or
-        :meth:`acknowledge_cumulative`, and the request's ack set, which always names the message."""
+        """Acknowledge a message in its own request. Return the result of :meth:`acknowledge` or
+        :meth:`acknowledge_cumulative`, and the request's ack set."""
         known, left = self._unacked_bits.get(position, delivered_bits), 0
         if batch_index >= 0:
             left = known >> (batch_index + 1) << (batch_index + 1) if is_cumulative else known & ~(1 << batch_index)

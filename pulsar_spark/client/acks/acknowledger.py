@@ -1,7 +1,6 @@
 """Acknowledgements, negative acknowledgements and reconsume-later requests of one consumer.
 
-Rules: semantics 3.1-3.10, 4.11, 4.14-4.18, 4.23. A negative acknowledgement names the message's entry; the broker
-decides what comes again with it.
+Rules: semantics 3.1-3.10, 4.11, 4.14-4.18, 4.23.
 """
 
 from collections.abc import Callable
@@ -93,7 +92,7 @@ class Acknowledger:
             )
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Give the message's entry back. A backoff uses the message's redelivery count; 0 for an id."""
+        """Give the message's entry back. A backoff uses the message's redelivery count, for an id 0."""
         subscription, position, _, _ = self._places.find(message)
         backoff = self._settings.negative_ack_redelivery_backoff
         if backoff is None:
@@ -129,11 +128,6 @@ class Acknowledger:
         for reply in self._channel.ask(letter_rows, self._timeout):
             if reply.error is not None:
                 raise reply.error
-
-    def give_back_expired(self, unacked: UnackedTracker) -> None:
-        """Give back entries whose acknowledgement timeout has passed."""
-        for subscription, positions in unacked.take_expired().items():
-            subscription.give_back(positions, 0)
 
     def _wait(self, receipts: list[Receipt | None]) -> None:
         for receipt in {id(receipt): receipt for receipt in receipts if receipt is not None}.values():

@@ -34,11 +34,11 @@ class Acknowledging:
         return self._membership.subscriptions
 
     def acknowledge(self, message: Message | MessageId | list, properties: dict | None = None) -> None:
-        """Acknowledge one *message* or a list of messages. Of a batch only that message is acknowledged, unless the id
+        """Acknowledge one *message* or a list of messages. Of a batch only that message is acknowledged, unless an id
         names the whole entry.
 
-        With ``ack_receipt_enabled`` the call returns after the broker's commit, and raises its refusal. An
-        acknowledgement with *properties* is sent at once, and its request keeps them.
+        With ``ack_receipt_enabled`` the call returns after the broker's commit, and raises its refusal. With
+        *properties* it is sent at once; the request keeps them.
         """
         try:
             if type(message) is Message and properties is None and self._process == forks.generation:
@@ -75,8 +75,7 @@ class Acknowledging:
     @public_call
     def acknowledge_cumulative(self, message: Message | MessageId, properties: dict | None = None) -> None:
         """Acknowledge all messages of the *message*'s partition up to and including it; not on Shared and Key_Shared.
-        The request keeps *properties*.
-        """
+        The request keeps *properties*."""
         self._receiver.check_open()
         self._acknowledger.acknowledge_cumulative(message, properties)
 
@@ -86,9 +85,8 @@ class Acknowledging:
         ``negative_ack_redelivery_delay_ms``, or the delay of the backoff.
 
         On Key_Shared no later message of its key is delivered first, unless the policy allows out of order delivery. On
-        Exclusive and Failover every unacknowledged message after it comes again too; messages already in the queue are
-        still delivered. A message that was given back as often as the dead letter policy allows goes to the dead letter
-        topic instead.
+        Exclusive and Failover every unacknowledged message after it comes again too; queued messages are still
+        delivered. A message given back as often as the dead letter policy allows goes to the dead letter topic instead.
         """
         self._receiver.check_open()
         self._acknowledger.negative_acknowledge(message)
@@ -100,10 +98,10 @@ class Acknowledging:
         """Put a *message*, or a list of messages, off: it is acknowledged, and a copy comes from the retry letter topic
         after *delay_millis*. Needs ``retry_enable``.
 
-        A message that was put off as often as the dead letter policy allows goes to the dead letter topic instead.
-        *properties* are added to the copy, except names that only the system writes (``RECONSUMETIMES``, ``REAL_...``,
-        ``ORIGIN_...``). Only counts that the system wrote are used, so a letter that someone published again starts at
-        zero. The call returns when the request is stored; from then on a crash cannot prevent or double the copy.
+        A message put off as often as the dead letter policy allows goes to the dead letter topic instead. *properties*
+        are added to the copy, except names that only the system writes (``RECONSUMETIMES``, ``REAL_...``,
+        ``ORIGIN_...``). The call returns when the request is stored; from then on a crash cannot prevent or double the
+        copy.
         """
         self._put_off(message, delay_millis, properties, is_cumulative=False)
 
@@ -111,10 +109,8 @@ class Acknowledging:
     def reconsume_later_cumulative(
         self, message: Message, delay_millis: int | None = None, properties: dict | None = None
     ) -> None:
-        """Put a *message* off as :meth:`reconsume_later` does, and acknowledge all messages up to it.
-
-        *delay_millis* and *properties* are as there. Only this message is copied. Not on Shared and Key_Shared.
-        """
+        """Put a *message* off as :meth:`reconsume_later` does, and acknowledge all messages up to it; only this one is
+        copied. *delay_millis* and *properties* are as there. Not on Shared and Key_Shared."""
         self._receiver.check_open()
         self._acknowledger.check_cumulative()
         check_type(Message, message, "message")
@@ -147,8 +143,7 @@ class Acknowledging:
     @public_call
     def redeliver_unacknowledged_messages(self) -> None:
         """Give back every message that this consumer received and did not acknowledge. The subscription type decides
-        which consumer gets it.
-        """
+        which consumer gets it."""
         self._receiver.check_open()
         for subscription in self._subscriptions:
             self._forget_unacked(subscription)
@@ -157,7 +152,8 @@ class Acknowledging:
 
     def _redeliver_expired(self) -> None:
         if not self._receiver.is_closed and self._unacked is not None:
-            self._acknowledger.give_back_expired(self._unacked)
+            for subscription, positions in self._unacked.take_expired().items():
+                subscription.give_back(positions, 0)
             self._channel.call_later(UNACKED_TICK, self._redeliver_expired)
 
     def _forget_unacked_entry(self, subscription: PartitionSubscription, position: int) -> None:

@@ -1,4 +1,4 @@
-"""Entries that a consumer gave back on one topic partition and that are not sent yet."""
+"""Entries that a consumer gave back on one topic partition, before they are sent."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,26 +15,25 @@ class GivenBack:
         self._delays: dict[int, int] = {}
         self._unseen: set[int] = set()
         self._shortest_ms = sys.maxsize
-        """The shortest delay, by which they are sent; without any, longer than all."""
+        """The shortest delay, which decides when they are sent."""
 
     def __bool__(self) -> bool:
         return bool(self._delays or self._unseen)
 
     def add(self, positions: Iterable[int], delay_ms: int) -> bool:
-        """Add entries; whether they are to be sent sooner than those before."""
+        """Add entries; return whether they must be sent sooner than those before."""
         is_sooner = delay_ms < self._shortest_ms
         self._shortest_ms = min(self._shortest_ms, delay_ms)
         self._delays.update(dict.fromkeys(positions, delay_ms))
         return is_sooner
 
     def add_unseen(self, position: int) -> bool:
-        """Add an entry that the application did not see; whether it is the first."""
+        """Add an entry that the application did not see; return whether it is the first."""
         is_first = not self._unseen
         self._unseen.add(position)
         return is_first
 
     def clear(self) -> None:
-        """Forget all of them."""
         self._delays.clear()
         self._unseen.clear()
 

@@ -1,6 +1,6 @@
-"""Messages acknowledged one by one, collected and processed together (see acknowledgement_tracker).
+"""Messages acknowledged one by one, and processed together.
 
-Append first, then look at :attr:`room`: whoever takes the list sets it to 0 first.
+Append first, then look at :attr:`room`; a taker sets it to 0 first.
 """
 
 from collections.abc import Iterable
@@ -23,8 +23,7 @@ class Acknowledged(NamedTuple):
 
 class PendingAcks(list):
     """Messages of one subscription on a partition. ``owner`` is the consumer that may append, or None. At ``room``
-    messages they must be processed.
-    """
+    messages they must be processed."""
 
     __slots__ = ("owner", "room")
 

@@ -22,7 +22,7 @@ class Receipt:
         self._error: PulsarSparkError | None = None
 
     def expect(self, request_ids: list[str]) -> dict[str, Callable[[Reply], None]]:
-        """Expect replies to these requests (none: complete at once); return the function to call for each."""
+        """Expect replies to these requests (none: complete at once); return a callback for each."""
         with self._lock:
             self._missing = len(request_ids)
         if not request_ids:

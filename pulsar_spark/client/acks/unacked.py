@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
 
 UNACKED_TICK = 1.0
-"""Seconds between checks of the acknowledgement timeout."""
+"""Seconds between checks."""
 
 
 class UnackedTracker:
@@ -31,7 +31,7 @@ class UnackedTracker:
         self._lock = threading.Lock()
 
     def add(self, subscription, position: int, redelivery_count: int = 0) -> None:
-        """An entry was handed out (a batch counts from its last message)."""
+        """An entry was handed out; a batch counts from its last message."""
         key = subscription, position
         timeout = (
             self._timeout if self._backoff is None else self._timeout + self._backoff.delay_ms(redelivery_count) / 1000

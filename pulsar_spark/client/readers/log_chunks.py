@@ -1,7 +1,7 @@
 """Chunked messages of a partition from its log, for a reader.
 
-A reader that begins in the middle first reads earlier chunks, without payloads. It gets the messages whose last chunk
-is after its start.
+A reader that begins in the middle first reads earlier chunks, without payloads. It gets messages whose last chunk is
+after its start.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,8 +22,7 @@ Spans = list[tuple[int, int]]
 
 
 class LogChunks:
-    """The chunks of one partition; *earlier* gives the relevant runs before a ledger. Kept runs have positions of their
-    own."""
+    """The chunks of one partition; *earlier* gives the relevant runs before a ledger. Runs get new positions."""
 
     def __init__(self, topic: Topic, entries: EntryReader, earlier: Callable[[int], Iterator[Run]]):
         self._earlier, self._ledgers, self._is_begun = earlier, PartitionLedgers(), False
@@ -33,8 +32,8 @@ class LogChunks:
         self._chunked = ChunkedMessages(topic.path, entries, lambda spans: self._ledgers.spans_of(spans))
 
     def joining(self, run: Run) -> tuple[Joining, int, Spans]:
-        """For the next run with possible chunks: what joins its messages, the offset from entry ids to its positions,
-        and its entry ids except chunks that complete no message. May be repeated for the same run."""
+        """For the next run with possible chunks: what joins its messages, the offset from entry ids to positions, and
+        its entry ids except chunks that complete no message. May be repeated for the same run."""
         if not self._is_begun:
             for earlier in list(self._earlier(run.ledger_id)):
                 self._add(earlier)
@@ -51,7 +50,7 @@ class LogChunks:
         return Joining(self._chunked, dict(zip(lasts.tolist(), firsts.tolist()))), shift, others
 
     def _add(self, run: Run) -> Run:
-        """Add a run; if its batch sizes differ, as if it had none, so that every entry is read."""
+        """Add a run, with batch size 1, so that every entry is read."""
         added = run._replace(first_position=self._ledgers.end_position, batch_size=1, chunks_from=None)
         self._ledgers.add(added)
         return added

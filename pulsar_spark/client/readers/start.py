@@ -11,10 +11,8 @@ from pulsar_spark.storage.topics.topics import Topic
 
 
 class Start:
-    """The start of one reader. Of several partitions, *message_id* limits its own.
-
-    *time* is compared up to publish commit *end*; then everything was published later.
-    """
+    """The start of one reader. *message_id* limits only its own partition; *time* is compared up to publish commit
+    *end*."""
 
     def __init__(
         self,

@@ -1,7 +1,6 @@
 """TableView: the latest value of each key of a topic, kept up to date.
 
-Rule: TableViewImpl of Pulsar's clients. An empty or null value removes its key. Order holds per partition. Payloads are
-decoded on access, each with its writer's schema.
+Rule: TableViewImpl of Pulsar's clients. An empty or null value removes its key. Order holds per partition.
 """
 
 import threading
@@ -107,7 +106,7 @@ class TableView(Described):
         """Call *callback* for every key there is, and then for every change, in order and in the view's thread.
 
         The value of a removed key is None, or ``b""`` without a schema, as in the package. An error that the callback
-        raises is logged, and so is a value that the schema cannot decode.
+        raises, and a value that cannot be decoded, are logged.
         """
         with self._lock:
             for key, latest in list(self._latest.items()):
@@ -129,7 +128,7 @@ class TableView(Described):
         return facts if self._subscription is None else {**facts, "subscription": self._subscription}
 
     def __str__(self) -> str:
-        """The package's text, which does not count keys."""
+        """The package's text."""
         subscription = "" if self._subscription is None else f", subscription={self._subscription}"
         return f"TableView(topic={self._reader.topic()}{subscription})"
 

@@ -1,7 +1,7 @@
-"""A topic as its log shows it: the files of each publish commit, in order, without a broker.
+"""The publish commits of a topic's log, in order, without a broker.
 
 Of a repeated publish id the first commit counts. ``ledgers`` replaces commits that the log has lost. Trimmed ledgers
-are skipped, and rows that others wrote.
+and foreign rows are skipped.
 """
 
 import heapq
@@ -29,8 +29,7 @@ _POSITIONS_A_STEP = 1024
 
 class TopicLog:
     """Walks through a topic's publish commits; with *is_whole* also through added partitions. *ledgers* may be of any
-    bundle.
-    """
+    bundle."""
 
     def __init__(self, topic: Topic, partitions: list[int], ledgers: LedgerIndex, *, is_whole: bool = False):
         self._topic = topic

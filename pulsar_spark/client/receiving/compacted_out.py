@@ -11,9 +11,9 @@ from pulsar_spark.protocol.acknowledgement.positions import Positions, ranges_of
 from pulsar_spark.storage.compaction.compacted_entries import CompactedEntries
 
 AHEAD = 1000
-"""How far to look ahead, in entries that stay: a queue full."""
+"""How many entries that stay to look ahead."""
 AHEAD_FOR_DELETIONS = 100_000
-"""How far to look ahead for deletions, in entries."""
+"""How many entries to look ahead for deletions."""
 
 
 class CompactedOut:
@@ -22,13 +22,12 @@ class CompactedOut:
     def __init__(self, subscription, entries: CompactedEntries):
         self._subscription, self._entries = subscription, entries
         self._reported_for, self._reported_until = (-1, -1), -1
-        """Generation and horizon, and up to which position was told for them."""
+        """Generation and horizon, and the last position reported for them."""
         self._knows_none_until: int | None = None
-        """Deletions up to this ledger are passed over, because the consumer knows none of their keys; None before the
-        first delivery."""
+        """The consumer knows no keys of deletions up to this ledger; None before the first delivery."""
 
     def without(self, delivery: Delivery, positions: range | np.ndarray) -> range | np.ndarray:
-        """The *positions* of a delivery that stay, or are not compacted."""
+        """The *positions* of a delivery that are not compacted out."""
         subscription = self._subscription
         if not isinstance(positions, range) or not len(positions):
             return positions

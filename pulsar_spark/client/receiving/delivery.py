@@ -1,8 +1,7 @@
-"""A delivery: what the broker sent to one consumer in one round, as a range of positions, or one by one. Due entries
-(protocol.delays) are named in their order."""
+"""A delivery: entries that the broker sent to one consumer in one round."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from operator import itemgetter
 
 import numpy as np
@@ -20,9 +19,9 @@ class Delivery:
 
     - ``bits``: the unacknowledged batch indexes, None for all.
     - ``positions``: ascending.
-    - ``read_versions``: from which position on the sending rounds had read ``requests`` up to which version.
+    - ``read_versions``: pairs of a first position and the version of ``requests`` that its round had read.
     - ``place``, ``last_place``: where it begins and ends within ``round``, by position.
-    - ``due_order``: the positions of due entries in the order of handing out.
+    - ``due_order``: the positions of due entries (protocol.delays) in the order of handing out.
     - ``first_chunks``: the first position of each chunked message by its last.
     """
 
@@ -69,9 +68,9 @@ class Delivery:
 
     def is_taken(self) -> None:
         """Note that it left the queue."""
-        self.subscription.taken = self._taken_after(self.subscription.taken)
+        self.subscription.taken = self.taken_after(self.subscription.taken)
 
-    def _taken_after(self, taken: tuple[int, int]) -> tuple[int, int]:
+    def taken_after(self, taken: tuple[int, int]) -> tuple[int, int]:
         """The round and last place taken, from *taken*, once this delivery is taken too."""
         return self.round, max(self.last_place, taken[1]) if taken[0] == self.round else self.last_place
 
@@ -116,7 +115,7 @@ class Delivery:
 
     @property
     def messages(self) -> int:
-        """The messages the application is to see, which is their cost in permits."""
+        """The number of messages for the application, which is their cost in permits."""
         return self.entries * (self.batch_size if self.bits is None else self.bits.bit_count())
 
     def parts(
@@ -129,28 +128,3 @@ class Delivery:
             spans = ranges_of(positions)
         if spans:
             yield from ledgers.spans_of(topic.topic_id, partition, spans)
-
-
-def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
-    """The last deliveries in *queue* (of one subscription) with at least *messages* messages, or as many as there are.
-
-    They stay whole, and begin where the round and place of the first identify the tail.
-    """
-    if not queue or messages <= 0:
-        return []
-    taken, before = queue[0].subscription.taken, []
-    for delivery in queue:
-        before.append(taken)
-        taken = delivery._taken_after(taken)
-    cut, first, found = len(queue), queue[-1].place, 0
-    for at in reversed(range(len(queue))):
-        delivery = queue[at]
-        is_same_round = at + 1 < len(queue) and queue[at + 1].round == delivery.round
-        first = min(first, delivery.place) if is_same_round else delivery.place
-        found += delivery.messages
-        round_before, last_before = before[at]
-        if round_before != delivery.round or last_before < first:
-            cut = at
-            if found >= messages:
-                break
-    return list(queue[cut:])

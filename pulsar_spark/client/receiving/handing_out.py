@@ -1,7 +1,7 @@
 """Chooses which delivered messages of a partition the application gets, in order.
 
-It leaves out messages of an older delivery of the same entry, acknowledged ones, and those that come too early for the
-order of their key.
+It leaves out messages that a newer delivery replaced, acknowledged ones, and those too early for the order of their
+key.
 """
 
 import threading
@@ -67,7 +67,7 @@ class HandingOut:
         self._channel.submit([self.row("ack", first=first, last=last) for first, last in spans])
 
     def _pass_over(self, delivery: Delivery, messages: int) -> None:
-        """Count messages that no longer exist as taken unseen."""
+        """Count messages that no longer exist as taken."""
         with self.lock:
             permits = self._count_taken()
             if messages > 0 and delivery.generation == self.generation:
@@ -77,8 +77,7 @@ class HandingOut:
 
     def _count_taken(self) -> int:
         """Count the ready messages that were taken; return the permits to request. Call it before using the counts,
-        with the lock.
-        """
+        with the lock."""
         taken = self._ready.newly_taken()
         self._queued -= taken
         return self._permits.take(taken) if taken else 0
@@ -98,9 +97,8 @@ class HandingOut:
         return found
 
     def hand_out(self, messages: list[Message]) -> Ready | None:
-        """Take the messages that may be handed out from the front of *messages* (all of one delivery), up to the one at
-        which permits must be requested. None if the delivery is out of date.
-        """
+        """Take messages that may be handed out from the front of *messages* (all of one delivery), up to the one at
+        which permits must be requested. None if the delivery is out of date."""
         block = messages[0]._block
         delivery = block.delivery
         is_single = self._is_timed or block.has_encoded
@@ -131,9 +129,8 @@ class HandingOut:
         return ready
 
     def may_still_be_handed_out(self, message: Message) -> bool:
-        """Whether a message that was taken but reached nobody can be handed out now. One that has become too early is
-        given back.
-        """
+        """Whether a message that was taken but reached nobody can be handed out now. If it has become too early, it is
+        given back."""
         guard, delivery = self._guard, message._block.delivery
         try:
             places = None if guard is None else guard.places_of([message])

@@ -15,8 +15,7 @@ from pulsar_spark.storage.chunks.chunks import ChunkedMessages
 
 class Joining:
     """Joins chunked messages of one topic partition on demand; *first_chunks* gives the first position of each by its
-    last.
-    """
+    last."""
 
     def __init__(self, chunked: ChunkedMessages, first_chunks: Mapping[int, int]):
         self._chunked, self._first_chunks = chunked, first_chunks

@@ -7,20 +7,18 @@ from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.storage.entries.key_hashes import hashes_of
 
 MOST_GUARDED = 20
-"""Messages checked at once while some may be too early. The rest is checked again whenever the application
-gives one back."""
+"""How many messages are checked at once while some may be too early."""
 
 
 class KeyGuard:
-    """The guard of one *subscription*, by the *order* of what its consumer gave back."""
+    """The guard of one *subscription*; *order* knows what its consumer gave back."""
 
     def __init__(self, subscription, order: KeyOrder):
         self._subscription, self._order = subscription, order
 
     def places_of(self, messages: list[Message]) -> dict[int, KeyPlace] | None:
         """The places of the first *messages*, by position; None if none can be too early. Also looks up missing hashes
-        of entries given back.
-        """
+        of entries given back."""
         order, subscription = self._order, self._subscription
         if not order.is_guarding:
             return None
@@ -44,9 +42,8 @@ class KeyGuard:
         return self._order.is_guarding and (places is None or bool(self._order.unknown))
 
     def in_order(self, delivery: Delivery, messages: list[Message], places: dict[int, KeyPlace]) -> list[Message]:
-        """The *messages* before which no entry of the same hash was given back; the others are given back too. Requires
-        the lock.
-        """
+        """The *messages* before which no entry of the same hash was given back. Gives the others back. Requires the
+        lock."""
         order, in_order = self._order, []
         for message in messages:
             position = message._position

@@ -1,6 +1,6 @@
 """Order per key on Key_Shared after a message was given back: later messages of its hash wait until it comes again.
 
-The broker holds back later entries once a round has read the give-back (semantics 0.22). Those of earlier rounds are
+Once a round has read the give-back, the broker holds back later entries (semantics 0.22). Those of earlier rounds are
 given back unseen.
 """
 
@@ -14,7 +14,7 @@ _numbers = itertools.count()
 
 
 class UnderWay:
-    """Requests that are sent together, and their version in ``requests``; until committed above all others."""
+    """Requests that are sent together, and their version in ``requests``, which is above all others until committed."""
 
     __slots__ = ("number", "version")
 
@@ -48,12 +48,11 @@ class KeyOrder:
         self._returned: dict[int, UnderWay] = {}
         self._unknown: dict[int, UnderWay] = {}
         self._next, self._arrived = UnderWay(), -1
-        """The give-backs that are not sent yet; and up to which version the round had read whose entries are handed
-        out."""
+        """The unsent give-backs, and the version that the round of the present entries had read."""
 
     @property
     def is_guarding(self) -> bool:
-        """May an entry that was given back still be outstanding?"""
+        """Whether an entry that was given back may still be outstanding."""
         return bool(self._returned)
 
     @property
@@ -62,7 +61,7 @@ class KeyOrder:
         return sorted(self._unknown)
 
     def give_back(self, positions: Iterable[int], key_place: KeyPlace | None = None) -> None:
-        """Note entries given back, and the place of a single one if known."""
+        """Note entries given back; *key_place* is that of a single one, if known."""
         for position in positions:
             self._returned[position] = self._next
             if key_place is None:

@@ -11,8 +11,7 @@ WATCH_SECONDS = 1.0
 
 class QueueWatch:
     """Checks the queue of one :class:`PartitionSubscription` once a second while it may shrink. Not on Exclusive and
-    Failover, where nobody else could get its messages.
-    """
+    Failover."""
 
     def __init__(self, subscription: Any, permits: Permits):
         self._subscription, self._permits, self._is_watching = subscription, permits, False
@@ -24,7 +23,7 @@ class QueueWatch:
             self._subscription._channel.call_later(WATCH_SECONDS, self.shrink)
 
     def shrink(self) -> None:
-        """Give back the tail of the queue that is too long, with later deliveries, so that order holds."""
+        """Give back the surplus tail of the queue, with later deliveries, so that order holds."""
         subscription, receiver = self._subscription, self._subscription._consumer._receiver
         self._is_watching = False
         if receiver.is_closed:

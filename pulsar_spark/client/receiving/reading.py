@@ -1,7 +1,6 @@
 """Reads the messages of a delivery, in the thread that takes them.
 
-Deleted messages are acknowledged; lost ones raise an error that names them. Some megabytes of due entries, which lie
-anywhere in the topic, are read together.
+Deleted messages are acknowledged; lost ones raise an error that names them.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -20,18 +19,17 @@ from pulsar_spark.storage.entries.missing import Missing, lost_error
 
 DUE_ENTRIES = 1 << 16
 DUE_BYTES = 32 << 20
-"""The most due entries, and bytes of their files, in memory at once."""
+"""The most due entries, which lie anywhere in the topic, and bytes of their files, to read together."""
 
 
 Read = list[Message] | MessagesLost
-"""Messages of a delivery, in order, or an error in their place. In blocks with encoded payloads or chunks
-(Block.has_encoded, has_chunks), messages come one by one."""
+"""Messages of a delivery in order, or an error in their place. From blocks with encoded payloads or chunks they come
+one by one."""
 
 
 def read_messages(subscription, delivery: Delivery) -> Generator[Read, None, int]:
     """The delivery's messages in order, without acknowledged batch indexes, and errors; returns the number of
-    messages. A dead delivery has none and is given back.
-    """
+    messages."""
     positions, in_order = delivery.positions, delivery.due_order
     if in_order is None:
         stay = (
@@ -146,3 +144,40 @@ def _pass_over(subscription, delivery: Delivery, run: Run, missing: Missing) -> 
         for index in indexes:
             if wanted >> index & 1:
                 subscription.tracker.acknowledge(entry + run.to_position, index, wanted)
+
+
+class DeliveryReading:
+    """The delivery that is being read; *ahead* are its messages that nobody has taken yet."""
+
+    def __init__(self, delivery: Delivery):
+        self.delivery, self.subscription = delivery, delivery.subscription
+        self.ahead: list[Message] = []
+        self._taken, self._reads = 0, self.subscription.read(delivery)
+
+    def restart(self) -> None:
+        """Read again after what was taken, because Ctrl-C may have ended the reading."""
+        self._reads = _after(self._taken, self.subscription.read(self.delivery))
+
+    def read_on(self) -> Read | None:
+        """Fill *ahead*, also with messages to recheck; an error in their place, None after the last."""
+        self.ahead[:0] = self.subscription.take_looked_at_again()
+        if not self.ahead:
+            read = next(self._reads, None)
+            if not isinstance(read, list):
+                self._taken += 1
+                return read
+            self.ahead, self._taken = read, self._taken + len(read)
+        return self.ahead
+
+
+def _after(messages: int, reads: Iterable[Read]) -> Iterator[Read]:
+    """Skip the first *messages* (or errors in their place) of *reads*."""
+    for read in reads:
+        if messages <= 0:
+            yield read
+        elif not isinstance(read, list):
+            messages -= 1
+        else:
+            if read[messages:]:
+                yield read[messages:]
+            messages -= len(read)

@@ -1,6 +1,6 @@
-"""Messages that are checked, by hundreds, and ready to be handed out one by one.
+"""Messages that are checked and ready to be handed out one by one.
 
-A change of what may be shown takes the rest back. Handing out is one step of a list iterator, which is atomic.
+Handing out is one step of a list iterator, which is atomic. A change of what may be shown takes the rest back.
 """
 
 import sys
@@ -28,11 +28,11 @@ class Ready:
         return self._counted - counted
 
     def may_hold(self, first: int, last: int) -> bool:
-        """May a message of an entry *first*..*last* be among them?"""
+        """Whether a message of an entry *first*..*last* may be among them."""
         return self._first <= last and first <= self._last
 
     def take_back(self) -> list[Message]:
-        """Take back the remaining messages, so that nobody can take them from here."""
+        """Take back the remaining messages."""
         left = list(self.messages)
         self._size -= len(left)
         return left

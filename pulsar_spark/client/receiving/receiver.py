@@ -1,20 +1,20 @@
-"""The deliveries a consumer has received, in order of arrival, until the application takes their messages.
+"""Gives the application the messages that a consumer has received.
 
 One thread at a time takes and reads; the channel's thread never reads a file.
 """
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.model.policies import ConsumerBatchReceivePolicy
-from pulsar_spark.client.receiving.delivery import Delivery, tail_of
-from pulsar_spark.client.receiving.reading import Read
+from pulsar_spark.client.receiving.delivery import Delivery
+from pulsar_spark.client.receiving.delivery_queue import DeliveryQueue
+from pulsar_spark.client.receiving.reading import DeliveryReading
 from pulsar_spark.client.schema.payloads import PayloadOpener
 from pulsar_spark.client.subscribing.subscription import PartitionSubscription
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError, TopicNotFound, UnreadableMessage
@@ -22,38 +22,8 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.link.channels import Channels
 from pulsar_spark.storage.store.away import is_away
 
-JOINED_ENTRIES = 1000
-"""Deliveries are read together up to about this many entries."""
 ROOT_SECONDS = 0.5
 """Seconds between tries to read from a root that is away."""
-
-
-def _nothing() -> None:
-    """Default for no callback."""
-
-
-class _Reading:
-    """The delivery that is being read; *ahead* are its messages that nobody has taken yet."""
-
-    def __init__(self, delivery: Delivery):
-        self.delivery, self.subscription = delivery, delivery.subscription
-        self.ahead: list[Message] = []
-        self._taken, self._reads = 0, self.subscription.read(delivery)
-
-    def restart(self) -> None:
-        """Read again after what was taken, because Ctrl-C may have ended the reading."""
-        self._reads = _after(self._taken, self.subscription.read(self.delivery))
-
-    def read_on(self) -> Read | None:
-        """Fill *ahead*, also with messages to recheck; an error in their place, None after the last."""
-        self.ahead[:0] = self.subscription.take_looked_at_again()
-        if not self.ahead:
-            read = next(self._reads, None)
-            if not isinstance(read, list):
-                self._taken += 1
-                return read
-            self.ahead, self._taken = read, self._taken + len(read)
-        return self.ahead
 
 
 class Receiver:
@@ -73,33 +43,30 @@ class Receiver:
         self._handed_out, self._opener, self._discard = handed_out, opener, discard
         self._condition = threading.Condition()
         self._taking = threading.Lock()
-        self._arrived: deque[Delivery] = deque()
-        self._current: _Reading | None = None
+        self._arrived = DeliveryQueue()
+        self._current: DeliveryReading | None = None
         self.ready: Iterator[Message] = iter(())
-        """Messages that can be taken at once; after the last there may be others."""
+        """Messages that can be taken at once."""
         self.without_queue: PartitionSubscription | None = None
         """With queue size 0: the subscription whose messages are requested one by one."""
         self.error: PulsarSparkError | None = None
         """What ended it."""
         self._postponed: MessagesLost | UnreadableMessage | None = None
         self.is_closed = self._is_paused = self._is_root_away = False
-        self.on_arrival: Callable[[], None] = _nothing
-        """Is called when it may be worth to try :meth:`take_ready` again, from any thread."""
+        self.on_arrival: Callable[[], None] = lambda: None
+        """Called, from any thread, when :meth:`take_ready` may find more."""
 
     def arrive(self, delivery: Delivery) -> None:
         """Queue a delivery."""
         with self._condition:
-            self._arrived.append(delivery)
+            self._arrived.put(delivery)
             self._condition.notify()
         self.on_arrival()
 
     def take_back(self, subscription: PartitionSubscription, messages: int) -> list[Delivery]:
         """Remove the tail of *subscription*'s waiting deliveries (see :func:`tail_of`)."""
         with self._condition:
-            tail = tail_of([each for each in self._arrived if each.subscription is subscription], messages)
-            gone = set(tail)
-            self._arrived = deque(delivery for delivery in self._arrived if delivery not in gone)
-        return tail
+            return self._arrived.take_tail(subscription, messages)
 
     def pause(self) -> None:
         """Hand out nothing until :meth:`resume`, and request no permits."""
@@ -122,7 +89,7 @@ class Receiver:
             return not self.is_closed
 
     def close(self) -> None:
-        """Make every call raise :class:`AlreadyClosed`, and drop what was read ahead when no call runs."""
+        """Make every call raise :class:`AlreadyClosed`, and drop what was read ahead."""
         with self._condition:
             self.is_closed = True
             self._look_again()
@@ -193,7 +160,7 @@ class Receiver:
         return messages
 
     def take_batch(self, policy: ConsumerBatchReceivePolicy) -> list[Message]:
-        """The messages of one batch receive policy: until its count, size or time."""
+        """The messages of one batch receive policy."""
         messages: list[Message] = []
         size = 0
         deadline = None if policy.timeout_ms <= 0 else time.monotonic() + policy.timeout_ms / 1000
@@ -254,7 +221,7 @@ class Receiver:
                 delivery = self._take_delivery()
                 if delivery is None:
                     return None
-                self._current = _Reading(delivery)
+                self._current = DeliveryReading(delivery)
             try:
                 found = self._next_of(self._current)
             except TopicNotFound:  # deleted; the broker will say so for all its deliveries
@@ -276,27 +243,14 @@ class Receiver:
                 raise found
 
     def _take_delivery(self) -> Delivery | None:
-        """The first delivery of the queue that is valid, joined with those that can be read with it: reading few takes
-        as long as reading many.
-        """
+        """The next delivery to read, joined with those that can be read with it."""
         with self._condition:
-            while self._arrived:
-                delivery, others = _take_first(self._arrived), list[Delivery]()
-                if delivery.generation == delivery.subscription.generation:
-                    break
-            else:
-                return None
-            last, entries = delivery, delivery.entries
-            while delivery.can_be_joined and self._arrived and entries < JOINED_ENTRIES:
-                if not self._arrived[0].can_be_joined or not last.is_followed_by(self._arrived[0]):
-                    break
-                others.append(last := _take_first(self._arrived))
-                entries += last.entries
-        if others:
-            delivery.subscription.join(delivery, others)
-        return delivery
+            found = self._arrived.take()
+        if len(found) > 1:
+            found[0].subscription.join(found[0], found[1:])
+        return found[0] if found else None
 
-    def _next_of(self, current: _Reading) -> Message | MessagesLost | UnreadableMessage | None:
+    def _next_of(self, current: DeliveryReading) -> Message | MessagesLost | UnreadableMessage | None:
         """The next message of a delivery, or an error in its place; None after the last."""
         subscription = current.subscription
         while True:
@@ -325,22 +279,3 @@ class Receiver:
         """Recheck the ready messages after a change. The caller holds the condition."""
         if self._current is not None:
             self._current.subscription.look_again()
-
-
-def _take_first(queue: deque[Delivery]) -> Delivery:
-    delivery = queue.popleft()
-    delivery.is_taken()
-    return delivery
-
-
-def _after(messages: int, reads: Iterable[Read]) -> Iterator[Read]:
-    """Skip the first *messages* (or errors in their place) of *reads*."""
-    for read in reads:
-        if messages <= 0:
-            yield read
-        elif not isinstance(read, list):
-            messages -= 1
-        else:
-            if read[messages:]:
-                yield read[messages:]
-            messages -= len(read)

@@ -1,7 +1,4 @@
-"""Consumer: receives from one subscription of one or more topics, acknowledges, gives back, moves the cursor.
-
-It has a :class:`PartitionSubscription` per topic partition.
-"""
+"""Consumer: receives from one subscription of one or more topics, acknowledges, gives back, moves the cursor."""
 
 from typing import Any
 
@@ -127,15 +124,14 @@ class Consumer(Described, Acknowledging):
 
     @public_call
     def batch_receive(self) -> list[Message]:
-        """Receive messages until the batch receive policy's count, size or time is reached; the list may be empty."""
+        """Receive messages until a limit of the batch receive policy is reached; the list may be empty."""
         self._check_listener(is_wanted=False)
         return self._receiver.take_batch(self._settings.batch_receive_policy)
 
     @public_call
     def seek(self, messageid: MessageId | int) -> None:
         """Move the cursor after the message *messageid* (to it with ``start_message_id_inclusive``), or to the first
-        message published at or after a time in ms.
-        """
+        message published at or after a time in ms."""
         self._receiver.check_open()
         seek(self, messageid, self._settings.start_message_id_inclusive)
 
@@ -153,9 +149,7 @@ class Consumer(Described, Acknowledging):
 
     @public_call
     def unsubscribe(self) -> None:
-        """Delete the subscription and close the consumer. The broker refuses this while other consumers are
-        connected.
-        """
+        """Delete the subscription and close the consumer; refused while other consumers are connected."""
         self._unsubscribed(self._channel.ask(self._unsubscribe_rows(), self._client._timeout))
 
     def _unsubscribe_rows(self) -> list[dict]:
@@ -184,15 +178,13 @@ class Consumer(Described, Acknowledging):
 
     @public_call
     def pause_message_listener(self) -> None:
-        """Stop calling the listener until it is resumed. A call in progress ends first, and the queue continues to
-        fill.
-        """
+        """Stop calling the listener, after the present call, until it is resumed. The queue continues to fill."""
         self._check_listener(is_wanted=True)
         self._receiver.pause()
 
     @public_call
     def resume_message_listener(self) -> None:
-        """Call the listener again, from the next message on."""
+        """Call the listener again."""
         self._check_listener(is_wanted=True)
         self._receiver.resume()
 

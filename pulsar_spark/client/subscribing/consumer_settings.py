@@ -31,9 +31,9 @@ _CHUNK_LIMITS = (
     "auto_ack_oldest_chunked_message_on_queue_full",
     "expire_time_of_incomplete_chunked_message_ms",
 )
-"""The arguments of :class:`Grouping` and :class:`ChunkLimits`, in order."""
+"""Arguments of :class:`Grouping` and :class:`ChunkLimits`, in order."""
 GROWS_FROM = 1000
-"""The (default) receiver queue size from which on a queue grows (protocol.subscriptions.permits)."""
+"""The receiver queue size from which on a queue grows (protocol.subscriptions.permits)."""
 
 
 class ConsumerSettings(NamedTuple):
@@ -86,8 +86,10 @@ class ConsumerSettings(NamedTuple):
         return min(self.receiver_queue_size, max(1, share)) if self.receiver_queue_size else 0
 
     def largest_queue(self, partitions: int) -> int:
-        """The size to which each partition's queue may grow: three quarters of its share, so that unacknowledged
-        messages fit the default limit; 0 (no growth) below :data:`GROWS_FROM`."""
+        """The size to which each partition's queue may grow; 0 for no growth.
+
+        Three quarters of its share, so that unacknowledged messages fit the default limit.
+        """
         if self.receiver_queue_size < GROWS_FROM:
             return 0
         return 3 * self.max_total_receiver_queue_size_across_partitions // 4 // partitions
@@ -115,7 +117,7 @@ class ConsumerSettings(NamedTuple):
 
 
 def consumer_settings(given: dict[str, Any]) -> ConsumerSettings:
-    """The settings in the arguments of ``subscribe``, by name; ValueError, or :class:`InvalidConfiguration` for a
+    """The settings from the arguments of ``subscribe``, by name; ValueError, or :class:`InvalidConfiguration` for a
     name."""
     _check_arguments(given)
     name, subscription, policy = given["consumer_name"], given["subscription_name"], given["dead_letter_policy"]

@@ -1,4 +1,4 @@
-"""Periodic checks of a client: topics of a pattern, new partitions, claims on topics. A check that fails is logged and
+"""Periodic checks of a client: topics of a pattern, new partitions, claims on topics. A failed check is logged and
 repeated."""
 
 import logging
@@ -15,7 +15,7 @@ from pulsar_spark.link.worker import Worker
 
 _T = TypeVar("_T")
 PARTITIONS_SECONDS = 2.0
-"""How often a topic's partitions are checked, with a stat each."""
+"""How often a topic's partitions are checked."""
 
 
 def for_each(things: Iterable[_T], function: Callable[[_T], object]) -> None:
@@ -26,7 +26,7 @@ def for_each(things: Iterable[_T], function: Callable[[_T], object]) -> None:
 
 
 class Following(Worker):
-    """The checks of one client in a thread *name*; ``logger`` gets failures."""
+    """The checks of one client, in a thread *name*."""
 
     def __init__(self, name: str, logger: logging.Logger):
         super().__init__(f"following-{name}", threading.Condition())

@@ -37,7 +37,7 @@ def letter_topics(
     layout: Layout, topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy, *, retry_enable: bool
 ) -> LetterTopics:
     """The letter topics of a subscription of *topics* (full names): from the policy, else named after the first in
-    Java's order. With *retry_enable* an existing topic with its name from before Pulsar 2.8 is used (4.22)."""
+    Java's order. With *retry_enable* a topic named as before Pulsar 2.8 is used if it exists (4.22)."""
     first = min(topics, key=java_order)
     retry, dead = (
         str(parse_topic_name(named))
@@ -75,7 +75,7 @@ def check_letter_topics(
 
 
 class Letters(NamedTuple):
-    """The contents of one consumer's letters."""
+    """Makes one consumer's letters."""
 
     topics: LetterTopics
     subscription: str

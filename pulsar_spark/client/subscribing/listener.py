@@ -13,9 +13,8 @@ _TURN_SECONDS = 1.0
 
 
 class Listener:
-    """Calls ``function(owner, message)`` for results of ``take(seconds)`` until that raises, if ``may_call()`` allows
-    it.
-    """
+    """Calls ``function(owner, message)`` for results of ``take(seconds)`` until that raises, while ``may_call()`` is
+    true."""
 
     def __init__(
         self,

@@ -68,13 +68,9 @@ class Membership:
         ]
 
     def follow(self, look: Callable[[], None], seconds: float) -> None:
-        """Let the client call *look* for new topics or partitions every *seconds*."""
+        """Let the client call *look* every *seconds*, to find new topics or partitions."""
         self._follows.append(look)
         self._client._following.add(look, seconds)
-
-    def _follow_no_more(self, look: Callable[[], None]) -> None:
-        self._follows.remove(look)
-        self._client._following.remove(look)
 
     def follow_partitions(self, topics: list[tuple[Topic, list[int]]]) -> None:
         """Receive from partitions added to these topics, if all of a topic's partitions are consumed."""
@@ -90,7 +86,8 @@ class Membership:
                 del watches[gone]
                 waiting.pop(gone, None)
             if not watches:
-                self._follow_no_more(look)
+                self._follows.remove(look)
+                self._client._following.remove(look)
             found = [added for watch in watches.values() if (added := watch.added()) is not None]
             waiting.update({topic.topic_id: topic for topic in found})
             for_each(list(waiting.values()), join)
@@ -130,8 +127,8 @@ class Membership:
         )
 
     def lose(self, subscription: PartitionSubscription, error: PulsarSparkError) -> None:
-        """Continue without a topic partition that is gone, or whose subscription is (*error*). The last one closes the
-        consumer, unless it has a pattern."""
+        """Continue without a lost topic partition (*error* says why). The last one closes the consumer, unless it has a
+        pattern."""
         with self._changing:
             subscription.end(error)
             self.subscriptions = [each for each in self.subscriptions if each is not subscription]

@@ -1,4 +1,4 @@
-"""Subscribe again after a broker has forgotten a consumer, and follow a topic to the broker of another bundle."""
+"""Subscribes again after a broker has forgotten a consumer, and follows a topic to the broker of another bundle."""
 
 import logging
 from typing import Any
@@ -35,7 +35,7 @@ class Reconnection:
             channel.attach(consumer._consumer_id, name, subscription.partition, subscription)
 
     def begin(self, text: str | None) -> None:
-        """Subscribe again, because the broker removed the consumer for the reason in *text*."""
+        """Subscribe again after the broker removed the consumer for the reason *text*."""
         logger = self._subscription._channel.logger
         logger.warning("%s: the broker no longer knows the consumer (%s): it subscribes again", self._label, text)
         self._ask()
@@ -69,7 +69,7 @@ class Reconnection:
         return self._consumer._receiver.is_closed or self._subscription.error is not None
 
     def _is_made_anew(self) -> bool:
-        """Whether the topic was deleted and made again under its name; False if it cannot be read."""
+        """Whether the topic was deleted and created again under its name; False if it cannot be read."""
         topic = self._subscription.topic
         try:
             return read_topic(self._consumer._client._layout, topic.name).topic_id != topic.topic_id

@@ -1,9 +1,8 @@
 """One consumer on one topic partition: deliveries in, permits and acknowledgements out.
 
-A seek, a redelivery of everything, a lost connection or turn (Failover) starts a new *generation* and drops what
-was queued; so does an earlier delivery on Exclusive and Failover (2.12). On Shared a redelivered entry replaces its
-queued one (4.13). Shrinking the queue gives back its tail and later deliveries, so order holds. Messages above the
-limit of the dead letter policy are given back unseen (4.26).
+A new *generation* drops what was queued. It starts with a seek, a redelivery of everything, a lost connection or turn
+(Failover), and an earlier delivery on Exclusive and Failover (2.12). On Shared a redelivered entry replaces its queued
+one (4.13). Messages above the limit of the dead letter policy are given back unseen (4.26).
 """
 
 import threading
@@ -50,7 +49,7 @@ class PartitionSubscription(HandingOut):
         self._permits = Permits(queue_size, largest_queue)
         self.schema, self.ledgers, self.entries = consumer._schema, consumer._ledgers.of(topic), consumer._entries
         self.chunks = consumer._client._entries
-        """Reads the chunks of messages, which are the topic's own: one may have begun before a compaction."""
+        """Reads chunks from the topic itself, because a message may have begun before a compaction."""
         is_read_compacted = isinstance(self.entries, CompactedEntries)
         self.compacted_out = CompactedOut(self, self.entries) if is_read_compacted else None
         self.generation = 0
@@ -76,7 +75,7 @@ class PartitionSubscription(HandingOut):
         self._stale: UnderWay | None = None
         """The request after which deliveries of rounds that had not read it are dropped."""
         self.taken = -1, -1
-        """The last round from which something was taken from the queue, and the last place of it that was taken."""
+        """The last round and place taken from the queue."""
         self._last_delivered = -1
         self._newest: dict[int, Delivery] = {}
         self._ready, self._looked_at_again = Ready([]), []
@@ -95,9 +94,8 @@ class PartitionSubscription(HandingOut):
         )
 
     def connected(self) -> None:
-        """The broker knows the consumer now: request a queue full, from another broker if the topic changed its
-        bundle.
-        """
+        """Request a queue full now that the broker knows the consumer; from another broker if the topic changed its
+        bundle."""
         self._reconnection.follow_topic()
         with self.lock:
             self.is_connected = True
@@ -106,8 +104,7 @@ class PartitionSubscription(HandingOut):
 
     def joined(self) -> None:
         """The broker accepted the first request. If it has disconnected the consumer meanwhile, reconnecting requests
-        the permits.
-        """
+        permits."""
         if not self._was_disconnected:
             self.connected()
 
@@ -118,9 +115,7 @@ class PartitionSubscription(HandingOut):
         self._flow(permits)
 
     def _flow(self, permits: int) -> None:
-        """Request permits at once, lest the queue run empty. There are at most two such requests a round, each for
-        half a queue.
-        """
+        """Request permits at once, lest the queue run empty."""
         if permits > 0:
             self._channel.submit([self.row("flow", permits=permits)], is_urgent=True)
 
@@ -132,9 +127,8 @@ class PartitionSubscription(HandingOut):
         return [self.row("flow", permits=permits)] if permits > 0 else []
 
     def seek_row(self, properties: dict[str, str], start_after: tuple[int, int] | None) -> dict:
-        """The request that moves the cursor; indexes below ``start_after[1]`` of the entry at ``start_after[0]`` are
-        hidden afterwards.
-        """
+        """The request that moves the cursor. Afterwards indexes below ``start_after[1]`` of the entry at
+        ``start_after[0]`` are hidden."""
         with self.lock:
             self._next_start_after = start_after
         return self.row("seek", properties=properties)
@@ -246,7 +240,7 @@ class PartitionSubscription(HandingOut):
         self._flow(permits)
 
     def end(self, error: PulsarSparkError) -> None:
-        """End because of *error*: drop queued messages; acknowledgements have no effect any more."""
+        """Drop queued messages because of *error*; acknowledgements have no effect any more."""
         with self.lock:
             self.error = error
             self.is_connected = False
@@ -261,9 +255,8 @@ class PartitionSubscription(HandingOut):
 
 
 def _parts_of(row: dict, most: int) -> Iterator[dict]:
-    """Split a delivery into parts of at most *most* messages, so that some can be given back; not if *most* is 0, or
-    entries need not be adjacent.
-    """
+    """Split a delivery into parts of at most *most* messages, so that some can be given back. A delivery of separate
+    entries, or *most* 0, is not split."""
     if not most or row["positions"] is not None or row["chunks"]:
         yield row
         return
