@@ -2,10 +2,8 @@
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/broker.py --root /data/pulsar
 
-Under spark-submit the JVM gets the signal first and ends at once with exit code 143. The round that was running is then
-either committed or not, and the next broker continues from there. The command 'pulsar-spark broker' finishes its round
-and ends with 0. With --available-now, for scheduled runs, the broker ends when all work is done and no client is
-connected.
+Under spark-submit the JVM gets the signal first and ends at once with exit code 143; the next broker continues from the
+last committed round. The command 'pulsar-spark broker' finishes its round and ends with 0.
 """
 
 import argparse

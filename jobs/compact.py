@@ -4,9 +4,8 @@
     spark-submit --properties-file conf/spark-defaults.conf jobs/compact.py \\
         --root /data/pulsar --namespace public/default --threshold 100M
 
-Run it on a schedule. Each compaction continues where the topic's last one ended, and does nothing if there are no new
-messages. The job prints one line of JSON per topic. It ends at the first topic that fails; the topics before it stay
-compacted.
+Run it on a schedule: each compaction continues where the topic's last one ended. The job prints one line of JSON per
+topic, and ends at the first topic that fails.
 """
 
 import argparse

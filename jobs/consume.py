@@ -1,13 +1,10 @@
-"""Write a subscription's messages to a Delta table, each exactly once.
-
-A broker must run on the root.
+"""Write a subscription's messages to a Delta table, each exactly once. A broker must run on the root.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/consume.py \\
         --root /data/pulsar --topic orders --subscription lake --target /data/orders_raw
 
-It runs until SIGTERM or Ctrl-C, and then ends with exit code 0. With --available-now, for scheduled runs, it ends when
-everything published before its start is written. If SIGTERM or Ctrl-C stops such a run earlier, it ends with 143 or
-130. A new subscription starts at the earliest message, as with the function ``consume``.
+It runs until SIGTERM or Ctrl-C, then ends with exit code 0; with --available-now, if stopped before all is written,
+with 143 or 130.
 """
 
 import argparse

@@ -3,8 +3,8 @@
     spark-submit --properties-file conf/spark-defaults.conf jobs/publish.py \\
         --root /data/pulsar --topic orders --source /data/orders --format parquet --key id
 
-If the rows have a column ``payload``, it is published unchanged. Otherwise the payload is the whole row as JSON. Give
---app-id and --app-version if a scheduler may repeat a run. A repeated run then publishes nothing.
+A column ``payload`` is published unchanged; without one the payload is the whole row as JSON. With --app-id and
+--app-version a repeated run publishes nothing.
 """
 
 import argparse

@@ -1,12 +1,10 @@
-"""Register a root's topics, its broker's tables and its SQL views in a catalog.
-
-After that, ``SELECT * FROM broker.orders`` works.
+"""Register a root's topics, its broker's tables and its SQL views in a catalog, for ``SELECT * FROM broker.orders``.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/register_tables.py \\
         --root /data/pulsar --schema public/default=broker
 
-Run it again after topics were created or deleted, or run it on a schedule. It adds new topics and removes deleted ones.
-It prints one line of JSON with the location of each table by name. No broker is needed.
+Run it again after topics were created or deleted. It prints one line of JSON with the location of each table by name.
+No broker is needed.
 """
 
 import argparse

@@ -4,10 +4,9 @@
         --root /data/pulsar --topic orders --subscription billing --job-id repair-2026-01-31 \\
         --where "cause = 'max_redeliver_count'" --fix repairs:add_tail
 
-Give each scheduled run its own --job-id, such as the date. Repeat a failed run with the same id: it continues where it
-stopped. Letters that another run has sent are left out. The job ends when all letters that existed at its start are
-handled, also if there were none, with exit code 0. By default the letters go to the retry letter topic of the
-subscription on which they died; --to chooses another target.
+Give each scheduled run its own --job-id, such as the date. A repeated failed run with the same id continues where it
+stopped. The job ends when all letters that existed at its start are handled, with exit code 0. Letters that another run
+has sent are left out.
 """
 
 import argparse

@@ -24,8 +24,7 @@ def arrow_udf(function: Callable[..., object], kind: DataType | str) -> "UserDef
 
 
 def unacked_messages(ack_set: Column, batch_size: Column) -> Column:
-    """The number of messages of an entry that are not acknowledged: the bits of its ack set, or the batch size without
-    one.
+    """The number of unacknowledged messages of an entry: the bits of its ack set, or without one the batch size.
 
     >>> sets = spark.sql("select array(5L, -1L) as s")  # doctest: +SKIP
     >>> sets.select(unacked_messages(F.col("s"), F.lit(100)).alias("n")).first().n  # doctest: +SKIP
@@ -41,8 +40,8 @@ def sticky_key_hash(
     """The 31-bit hash for Key_Shared (semantics 2.21, 0.1): of the ordering key, else of the partition key, else of
     ``NONE_KEY``.
 
-    Keys are texts or bytes, decoded first where flagged as base64. Never null. If no key is in base64,
-    transforms.key_hashes needs no Python worker.
+    Keys are texts or bytes, decoded first where flagged as base64. Never null. Without base64, transforms.key_hashes
+    needs no Python worker.
 
     >>> keys = spark.sql("select 'Order-3459134' as k, cast(null as string) as o, false as b")  # doctest: +SKIP
     >>> keys.select(sticky_key_hash(F.col("k"), F.col("o"), F.col("b")).alias("h")).first().h  # doctest: +SKIP

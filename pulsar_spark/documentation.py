@@ -1,4 +1,4 @@
-"""Parts of pages that are made from the code: the map of packages, rules, the states of an entry, tables and views.
+"""Parts of pages made from the code: the map of packages, rules, the states of an entry, tables and views.
 
 ``python -m pulsar_spark.documentation ARCHITECTURE.md`` writes each part between its markers.
 """
@@ -41,7 +41,7 @@ LAYERS = (
     "demo",
     "cli",
 )
-"""Packages and modules of the top level, from the ground up."""
+"""From the ground up."""
 
 _PLAIN_TYPES = {
     pa.string(): "string",
@@ -82,28 +82,25 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def layers() -> str:
-    """What belongs in each top-level package and module: the first paragraph of its docstring."""
+    """What belongs in each top-level package and module."""
     return table(["package", "what belongs in it"], ((f"`{_shown(name)}`", _first_paragraph(name)) for name in LAYERS))
 
 
 def decisions() -> str:
-    """Which rule decides what, and where, from the docstring of ``broker``."""
     return _as_markdown(_docstring("broker").partition("\n\n")[2].strip())
 
 
 def writes() -> str:
-    """The writes of a round, and what a crash between them leaves, from the docstring of ``broker.round.pipeline``."""
+    """The writes of a round, and what a crash between them leaves."""
     lines = _docstring("broker/round/pipeline").splitlines()
     return _as_markdown("\n".join(line for line in lines if line.startswith("|")))
 
 
 def states() -> str:
-    """The states of an entry."""
     return table(["state", "meaning"], ((f"`{name}`", meaning) for name, meaning in STATES.items()))
 
 
 def transitions() -> str:
-    """The events of an entry, and the resulting states."""
     events = table(["event", "meaning"], EVENTS.items())
     made = table(
         ["state", "event", "where", "next state", "rule"],
@@ -113,12 +110,10 @@ def transitions() -> str:
 
 
 def tables() -> str:
-    """The tables and what each column means."""
     return "\n\n".join(map(_columns, TABLES))
 
 
 def views() -> str:
-    """The views and what each column means."""
     return "\n\n".join(map(_columns, ALL_VIEWS))
 
 
@@ -173,7 +168,7 @@ def _as_markdown(docstring: str) -> str:
 
 
 def main() -> None:
-    """Print all parts, or write them into the given page."""
+    """Print all parts, or write them into a page."""
     parser = argparse.ArgumentParser(prog="python -m pulsar_spark.documentation", description=__doc__)
     parser.add_argument("page", nargs="?", type=Path, help="the file whose parts are to be written")
     page = parser.parse_args().page

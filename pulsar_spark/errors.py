@@ -1,20 +1,19 @@
 """Every error that the package raises on purpose: what happened, the value in quotes, what to do.
 
-:class:`InvalidRequest` is the caller's mistake: nothing was changed. :class:`CorruptState` means that stored rows
-break an invariant: the process stops. Leaves have the names of Apache Pulsar's client exceptions, so that ``except
-pulsar.ConsumerBusy`` works after ``import pulsar_spark as pulsar``; ``exceptions`` offers them too. Define new
-errors here.
+:class:`InvalidRequest` is the caller's mistake: nothing was changed. :class:`CorruptState` means that stored rows break
+an invariant: the process stops. Leaves have the names of Apache Pulsar's client exceptions; ``exceptions`` offers them
+too.
 """
 
 import errno
 from typing import Any
 
 DOCTOR = "run 'pulsar-spark doctor' on the root, which says what mends it, such as 'pulsar-spark repair'"
-"""The advice for stored rows that break an invariant."""
+"""For stored rows that break an invariant."""
 
 
 class PulsarException(Exception):
-    """The base class of all errors, under the name that the ``pulsar`` package gives it."""
+    """The base class of all errors, under the ``pulsar`` package's name."""
 
 
 class PulsarSparkError(PulsarException):
@@ -38,10 +37,10 @@ class LogShortened(PulsarSparkError):
 
 
 class MessagesLost(CorruptState):
-    """Files of a topic were deleted while its table still refers to them, so their messages are lost.
+    """Files of a topic are gone while its table still refers to them. All other messages can be read.
 
     ``topic`` is the table's folder, ``path`` the file. ``ranges`` are the lost entries: (first, last) entry ids of
-    publish commit ``ledger_id`` in ``partition``. All other messages can be read.
+    publish commit ``ledger_id`` in ``partition``.
     """
 
     def __init__(
@@ -54,14 +53,13 @@ class MessagesLost(CorruptState):
 
 class TopicStopped(CorruptState, InvalidRequest):
     """A commit in the log of the topic's table cannot be read. Nothing after it is delivered, and requests are refused,
-    until the log is repaired.
-    """
+    until the log is repaired."""
 
 
 class UnreadableMessage(PulsarSparkError):
-    """One message cannot be decrypted, decompressed or parsed; the messages around it can be read.
+    """One message cannot be decrypted, decompressed or parsed; other messages can be read.
 
-    ``message_id`` names a received message. Acknowledge that id to skip the message.
+    ``message_id`` names a received message; acknowledge it to skip the message.
     """
 
     message_id: Any = None
@@ -113,8 +111,7 @@ class ConnectError(InvalidRequest):
 
 class RootAway(ConnectError, OSError):
     """The root cannot be reached now although it existed before, such as on a dropped mount. The process waits for
-    it.
-    """
+    it."""
 
     def __init__(self, text: str):
         super().__init__(text)
@@ -142,7 +139,7 @@ class IncompatibleSchema(InvalidRequest):
 
 
 class Interrupted(PulsarSparkError, KeyboardInterrupt):
-    """Ctrl-C was pressed during the call. ``except KeyboardInterrupt`` catches this error too."""
+    """Ctrl-C was pressed during the call. ``except KeyboardInterrupt`` catches it too."""
 
 
 class InvalidConfiguration(InvalidRequest):
@@ -214,7 +211,7 @@ class SchemaNotFound(InvalidRequest):
 
 
 class ServiceUnitNotReady(InvalidRequest):
-    """The broker that received the request does not serve the topic's bundle; a retry finds the broker that does."""
+    """The broker does not serve the topic's bundle; a retry finds the broker that does."""
 
 
 class SubscriptionNotFound(InvalidRequest):
@@ -226,9 +223,7 @@ class SubscriptionBusy(ConsumerBusy):
 
 
 class Timeout(InvalidRequest):
-    """No message came, or no broker answered, in the given time.
-
-    The text begins with that of the ``pulsar`` package, which scripts may search for.
+    """No message came, or no broker answered, in the given time. The text begins with that of the ``pulsar`` package.
 
     >>> str(Timeout("no message within 100 ms"))
     'Pulsar error: TimeOut: no message within 100 ms'
@@ -247,7 +242,7 @@ class UnknownError(PulsarSparkError):
 
 
 def named(name: str) -> type[PulsarSparkError]:
-    """The error class with the name in a refusal row; :class:`UnknownError` for an unknown name."""
+    """The error class of this name; :class:`UnknownError` for an unknown one."""
     found = globals().get(name)
     return found if isinstance(found, type) and issubclass(found, PulsarSparkError) else UnknownError
 

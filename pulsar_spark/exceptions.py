@@ -1,6 +1,5 @@
-"""``pulsar.exceptions`` for scripts: the errors of ``errors``, and further ones of the ``pulsar`` package, never raised
-here, which a script may name in ``except``. New errors go into ``errors``.
-"""
+"""``pulsar.exceptions`` for scripts: the errors of ``errors``, and further ones of the ``pulsar`` package, which are
+never raised here."""
 
 from pulsar_spark.errors import *  # noqa: F403 - this module is that list, and more
 from pulsar_spark.errors import PulsarSparkError
@@ -19,7 +18,7 @@ class BrokerPersistenceError(PulsarSparkError):
 
 
 class ChecksumError(PulsarSparkError):
-    """A message's checksum is wrong. Never raised here: Parquet has checksums of its own."""
+    """A message's checksum is wrong."""
 
 
 class ConsumerNotInitialized(PulsarSparkError):

@@ -1,4 +1,4 @@
-"""Class :class:`Admin`; the package's docstring says which calls need a broker."""
+"""Class :class:`Admin`: topics, namespaces, messages and statistics; its bases have the other verbs."""
 
 import itertools
 from collections.abc import Iterator
@@ -77,9 +77,8 @@ class Admin(
 
     - ``topic``: a topic in any of Pulsar's spellings, or one partition of it (``...-partition-N``). ``subscription``:
       the name of a subscription on it. Where both are optional, the default is all.
-    - ``scope``: where a policy applies: a namespace (``tenant/namespace``), a topic in any of these spellings, or
-      ``broker`` for the whole root. ``name`` and ``value``: those of a policy, as ``pulsar-spark policies list`` shows
-      them.
+    - ``scope``: where a policy applies: a namespace (``tenant/namespace``), a topic, or ``broker`` for the whole root.
+      ``name`` and ``value``: those of a policy, as ``pulsar-spark policies list`` shows them.
     - ``namespace``: ``tenant/namespace``.
     - ``ledger_id`` and ``entry_id``: the position of a message, as in its id.
     - ``hashing_scheme``: the hash of partition keys that the topic's producers use.
@@ -98,13 +97,11 @@ class Admin(
         return {"root": str(self.layout.root), "timeout_seconds": self._timeout_seconds}
 
     def create_namespace(self, namespace: str) -> None:
-        """Create the *namespace* ``tenant/namespace`` and its tenant; :class:`NotAllowedError` if it exists."""
+        """Create the *namespace* and its tenant; :class:`NotAllowedError` if it exists."""
         create_namespace(self.layout, namespace)
 
     def namespaces(self, tenant: str | None = None) -> list[str]:
-        """``tenant/namespace`` of all existing namespaces, or of those of a *tenant*; ``public/default`` always
-        exists.
-        """
+        """All namespaces, or those of a *tenant*; ``public/default`` always exists."""
         made = {*self.layout.namespaces(), DEFAULT_NAMESPACE}
         return sorted("/".join(pair) for pair in made if tenant in (None, pair[0]))
 
@@ -125,8 +122,8 @@ class Admin(
         that the call needs the broker.
 
         A repeated call with the same number completes an interrupted one. :class:`NotAllowedError` for a smaller
-        number, and for a topic without partitions. Open clients follow within seconds. From then on a key may go to
-        another partition.
+        number, and for a topic without partitions. Open clients follow within seconds. A key may then go to another
+        partition.
         """
         found = raise_partitions(self.layout, topic, partitions)
         there = {
@@ -153,16 +150,13 @@ class Admin(
                 raise reply.error
 
     def partition_for_key(self, topic: str, key: str, hashing_scheme: HashingScheme = HashingScheme.BoostHash) -> str:
-        """The name of the partition for messages with *key*. For a topic without partitions, or a partition, its own
-        name.
-        """
+        """The name of the partition for messages with *key*; the topic's own name if it has no partitions or is one."""
         found, partitions = resolve_topic(self.layout, topic)
         return str(found.name.partition(partitions[partition_for_key(key, len(partitions), hashing_scheme)]))
 
     def delete_topic(self, topic: str, force: bool = False) -> None:
         """Delete the topic with its messages and subscriptions; refused while consumers are connected, unless
-        *force*.
-        """
+        *force*."""
         found = read_topic(self.layout, topic)
         consumers = read_latest(layout_of(self.layout, found.name), "consumer").consumers
         connected = {
@@ -179,21 +173,18 @@ class Admin(
         delete_topic(self.layout, topic)
 
     def topics(self, namespace: str) -> list[str]:
-        """The full names of the topics of ``tenant/namespace``; for a partitioned topic each partition, as in
-        Pulsar.
-        """
+        """The full names of the topics of a namespace; for a partitioned topic each partition, as in Pulsar."""
         return [
             str(topic.name.partition(index)) for topic in self._topics(namespace) for index in topic.partition_indexes
         ]
 
     def list_partitioned_topics(self, namespace: str) -> list[str]:
-        """The full names of the partitioned topics of ``tenant/namespace``."""
+        """The full names of the partitioned topics of a namespace."""
         return [str(topic.name) for topic in self._topics(namespace) if topic.partitions]
 
     def list_topics(self, namespace: str | None = None) -> list[dict]:
         """``topic`` and ``partitions`` of every topic of *namespace*, or of the root. A partitioned topic is one
-        entry.
-        """
+        entry."""
         require_root(self.layout)
         namespaces = [parse_namespace(namespace)] if namespace else self.layout.namespaces()
         return [
@@ -221,15 +212,12 @@ class Admin(
         }
 
     def unload(self, topic: str) -> None:
-        """Disconnect all consumers of a topic, which subscribe again by themselves.
-
-        Their unacknowledged messages are redelivered with the redelivery count they had. Nothing else is unloaded: a
-        broker's memory holds only what it has committed.
-        """
+        """Disconnect all consumers of a topic, which subscribe again by themselves. Their unacknowledged messages are
+        redelivered with the redelivery count they had."""
         self._ask(topic, None, "unload")
 
     def reset_namespace(self, namespace: str) -> None:
-        """Delete all topics and policies of ``tenant/namespace``; a missing namespace is created."""
+        """Delete all topics and policies of a namespace; a missing namespace is created."""
         tenant, name = parse_namespace(namespace)
         prepare_root(self.layout)
         for topic in list_topics(self.layout, tenant, name):
@@ -239,37 +227,32 @@ class Admin(
 
     def lost_messages(self, topic: str) -> list[dict]:
         """The ranges of messages whose file was deleted by hand or is damaged: positions, ledger and entry ids, count
-        and file. Reads every file of the topic.
-        """
+        and file. Reads every file of the topic."""
         found, partitions = resolve_topic(self.layout, topic)
         return [each._asdict() for each in lost_entries_of(self.layout, found, partitions)]
 
     def mend(self, topic: str, dry_run: bool = False) -> list[dict]:
-        """Repair a stopped topic: set the unreadable commit aside and remove rows that are not valid messages.
-
-        Returns what was done or, with *dry_run*, would be done. Needs no broker.
-        """
+        """Repair a stopped topic: set the unreadable commit aside and remove rows that are not valid messages. Returns
+        what was done. Needs no broker."""
         return [each._asdict() for each in mend_topic(self.layout, read_topic(self.layout, topic), dry_run=dry_run)]
 
     def peek_messages(self, topic: str, subscription: str, messages: int = 1, at: int | MessageId = 0) -> list[Message]:
         """The next *messages* of the subscription's backlog, or fewer if it ends; *at* begins at a position or entry.
 
-        Nothing is acknowledged or moved, and messages that a consumer holds are included. Name one partition of a
-        partitioned topic, or give an id of one.
+        Nothing is acknowledged or moved, and delivered messages are included. Name one partition of a partitioned
+        topic, or give an id of one.
         """
         check_count("messages", messages)
         return list(itertools.islice(self.backlog(topic, subscription, at), messages))
 
     def backlog(self, topic: str, subscription: str, at: int | MessageId = 0) -> Iterator[Message]:
-        """Iterate over the messages of :meth:`peek_messages`, from *at* on or all of them. Only one message is in
-        memory at a time.
-        """
+        """Iterate over the messages of :meth:`peek_messages`, from *at* on, with one in memory at a time."""
         check_subscription(subscription)
         found, first = place_of(self.layout, topic, at)
         return found.backlog(subscription, first)
 
     def get_message_by_id(self, topic: str, ledger_id: int, entry_id: int) -> Message:
-        """One message, acknowledged or not; the first of a batch. Name one partition of a partitioned topic."""
+        """The first message of an entry, acknowledged or not. Name one partition of a partitioned topic."""
         return self.get_messages_by_id(topic, ledger_id, entry_id)[0]
 
     def get_messages_by_id(self, topic: str, ledger_id: int, entry_id: int) -> list[Message]:
@@ -285,8 +268,7 @@ class Admin(
 
     def stats(self, topic: str) -> dict:
         """The topic's statistics in the shape of Pulsar's. For a partitioned topic these are sums, with those of each
-        partition under ``partitions``.
-        """
+        partition under ``partitions``."""
         found, partitions = resolve_topic(self.layout, topic)
         observed = Observation(layout_of(self.layout, found.name))
         stored = observed.stored(found)

@@ -14,11 +14,8 @@ class BundleVerbs:
     layout: Layout
 
     def bundles(self) -> list[dict]:
-        """The bundles in the order of their hash ranges: ``bundle`` (the range), ``path`` of its tables, ``broker``,
-        ``topics``.
-
-        ``broker`` is the one that serves the bundle, None if there is none. ``topics`` is the number of topics.
-        """
+        """The bundles in the order of their hash ranges: ``bundle`` (the range), ``path`` of its tables, ``broker``
+        that serves it or None, and number of ``topics``."""
         require_root(self.layout)
         names = [str(topic) for namespace in self.layout.namespaces() for topic in self.layout.topics(*namespace)]
         found = []
@@ -38,9 +35,8 @@ class BundleVerbs:
         """Split *bundle*, a range of hashes as :meth:`bundles` shows it, at the hash *at* or in the middle, and return
         both parts.
 
-        The second part begins with *at*. No message moves. A broker that serves the bundle hands it over during the
-        split, then continues to serve. :class:`NotAllowedError` if the broker does not hand it over,
-        :class:`InvalidConfiguration` for an unknown bundle.
+        The second part begins with *at*. No message moves. The serving broker hands the bundle over during the split,
+        then continues. :class:`NotAllowedError` if it does not, :class:`InvalidConfiguration` for an unknown bundle.
         """
         from pulsar_spark.broker.bundle.split import split_bundle  # here, because it imports all that a round needs
 

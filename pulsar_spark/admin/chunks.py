@@ -48,9 +48,7 @@ class IncompleteChunks:
                     } | {"since": since}
 
     def count_incomplete_chunks(self, topic: str) -> dict:
-        """Count the incomplete chunked messages, those of them that are open, and their chunks, with the time of the
-        oldest.
-        """
+        """Count the incomplete chunked messages, the open ones, and their chunks, with the time of the oldest."""
         found, partitions = resolve_topic(self.layout, topic)
         counted = [
             count_incomplete(found, each, chunk_runs_of(layout_of(self.layout, found.name), found.topic_id, each))

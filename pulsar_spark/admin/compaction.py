@@ -24,7 +24,7 @@ class TopicCompaction:
         """Compact a topic or one of its partitions, wait for the end, and return the status SUCCESS.
 
         A small topic is compacted in this process. A larger one needs Spark: *spark* returns the session.
-        :class:`NotAllowedError` if Spark is needed and *spark* is missing, or another compaction of the topic runs.
+        :class:`NotAllowedError` if *spark* is missing, or another compaction of the topic runs.
         """
         found, partitions = resolve_topic(self.layout, topic)
         compact(self.layout, found, partitions, None if spark is None else partial(_compact_by, spark))

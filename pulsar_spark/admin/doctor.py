@@ -1,4 +1,4 @@
-"""A root's health: ``doctor`` and ``repair``, durability, and which broker serves it, without broker or JVM."""
+"""A root's health: ``doctor`` and ``repair``, durability, and which broker serves it."""
 
 import datetime
 import time
@@ -27,11 +27,10 @@ class Doctor:
     _requester: Requester
 
     def broker_status(self) -> dict | None:
-        """The broker that serves the root, or its first served bundle: ``broker_id``, ``host``, ``pid``, ``lease_ms``,
-        ``unserved``.
+        """The broker that serves the root, or its first served bundle: ``broker_id``, ``host``, ``pid``, ``lease_ms``
+        (until its lease ends), ``unserved`` (bundles without a broker).
 
-        ``lease_ms`` is when its lease ends unless it is renewed. ``unserved`` lists the bundles without a broker (see
-        :meth:`bundles`). None if no broker serves any bundle; :class:`NotARoot` for a folder that is not a root.
+        None if no broker serves any bundle; :class:`NotARoot` for a folder that is not a root.
         """
         require_root(self.layout)
         holders = {
@@ -50,10 +49,8 @@ class Doctor:
         }
 
     def starting_broker(self) -> dict | None:
-        """A broker of the root that is starting, or restarting its query; None if there is none.
-
-        ``what`` it does, ``since`` (ISO 8601), ``pid``, ``host``, and all of it as ``text``.
-        """
+        """A broker of the root that is starting, or restarting its query: ``what`` it does, ``since`` (ISO 8601),
+        ``pid``, ``host``, and all of it as ``text``. None if there is none."""
         require_root(self.layout)
         found = starting(self.layout)
         if found is None:
@@ -62,8 +59,7 @@ class Doctor:
         return {"what": found.what, "since": since, "pid": found.pid, "host": found.host, "text": str(found)}
 
     def doctor(self) -> list[dict]:
-        """Check the root for damage: one row per finding, none if the root is sound. Changes nothing, and may run
-        beside a broker.
+        """Check the root for damage: one row per finding. Changes nothing, and may run beside a broker.
 
         Columns: ``kind``, ``table``, ``path``, ``version``, ``text`` (its meaning) and ``command`` (the repair, or what
         to do by hand).
@@ -75,12 +71,12 @@ class Doctor:
         self, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False
     ) -> list[dict]:
         """Repair the broken commits and checkpoints of *table* (a topic, or ``requests``, ``cursor_ledger``,
-        ``ledgers``), or of all tables.
+        ``ledgers``), or of all tables. Returns a row per repair: ``table``, ``version``, ``is_done``, ``text`` and
+        ``files``.
 
-        ``delay-index`` is rebuilt instead, even while a broker serves. The result has a row per repair: ``table``,
-        ``version``, ``is_done``, ``text`` and ``files``. *files* names the data files of the only broken commit, if
-        they cannot be determined otherwise. With *forget* a commit whose data files are gone is replaced by one without
-        rows. :class:`NotAllowedError` while a broker serves the root.
+        ``delay-index`` is rebuilt, even while a broker serves. *files* names the data files of the only broken commit,
+        if they cannot be determined. With *forget* a commit whose data files are gone is replaced by one without rows.
+        :class:`NotAllowedError` while a broker serves the root.
         """
         _require_any(self.layout)
         if table in (DELAY_INDEX.name, "delay-index"):
@@ -113,7 +109,7 @@ class Doctor:
         return read_durability(self.layout.root)
 
     def set_durability(self, durability: str) -> None:
-        """Set the *durability* for every append from now on, including those of running processes."""
+        """Set the *durability* of all appends from now on, also of running processes."""
         require_root(self.layout)
         write_durability(self.layout.root, durability)
 

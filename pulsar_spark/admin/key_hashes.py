@@ -12,9 +12,8 @@ from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, 
 
 
 class KeyHashes:
-    """The part of :class:`~pulsar_spark.admin.Admin` for hashes of Key_Shared subscriptions. Other subscriptions, and
-    those without consumers, have none.
-    """
+    """The part of :class:`~pulsar_spark.admin.Admin` for hashes of Key_Shared subscriptions. Others, and those without
+    consumers, have none."""
 
     layout: Layout
 
@@ -23,9 +22,8 @@ class KeyHashes:
         return self._of_key_shared(topic, subscription, range_rows)
 
     def draining_hashes(self, topic: str, subscription: str) -> list[dict]:
-        """The hashes whose next entries wait for entries that a consumer holds, by partition and hash: the columns of
-        the view ``draining_hashes``. It reads the hashes of unacknowledged entries from the topic.
-        """
+        """The hashes whose next entries wait for delivered ones, by partition and hash: the columns of the view
+        ``draining_hashes``."""
         rows = self._of_key_shared(topic, subscription, draining_rows)
         return [row | {"due_time": row["due_time"] and row["due_time"].isoformat()} for row in rows]
 

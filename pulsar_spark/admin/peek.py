@@ -50,9 +50,7 @@ class PartitionMessages:
         return chunks_of(self._layout, self._topic, self._partition, None if has_some else ())
 
     def backlog(self, subscription: str, first: int = 0) -> Iterator[Message]:
-        """Unacknowledged messages from position *first* on, by position, read lazily; :class:`SubscriptionNotFound` if
-        missing.
-        """
+        """Unacknowledged messages from position *first* on, read lazily; :class:`SubscriptionNotFound` if missing."""
         latest = read_latest(self._layout)
         key = CursorKey(self._topic.topic_id, self._partition, subscription)
         if key not in latest.cursors:
@@ -81,9 +79,8 @@ class PartitionMessages:
         return found[0]
 
     def at(self, position: int) -> list[Message]:
-        """The messages of one entry, acknowledged or not; :class:`InvalidMessage` if the position has none, or none
-        any more.
-        """
+        """The messages of one entry, acknowledged or not; :class:`InvalidMessage` if the position has none, or was
+        trimmed."""
         end = self._ledgers.end(self._topic.topic_id, self._partition)
         if not 0 <= position < end:
             raise InvalidMessage(
@@ -101,7 +98,7 @@ class PartitionMessages:
         return found
 
     def _message_of(self, position: int) -> int:
-        """The position of the message of which an entry is a chunk; of other entries their own."""
+        """The position of the message that an entry is a chunk of; other entries have their own."""
         if not self._groups.are_parts(np.array([position]))[0]:
             return position
         firsts, lasts = self._groups.units(position, self._ledgers.end(self._topic.topic_id, self._partition))

@@ -1,4 +1,4 @@
-"""Policies of namespaces and topics, with the verbs of ``pulsar-admin``. Related changes are made in one round."""
+"""Policies of namespaces and topics, with the verbs of ``pulsar-admin``. Each call takes effect in one round."""
 
 from pulsar_spark.client.arguments import check_type, checked_each
 from pulsar_spark.errors import InvalidConfiguration
@@ -25,10 +25,8 @@ from pulsar_spark.storage.topics.topics import read_topic
 
 
 class Policies:
-    """The part of :class:`~pulsar_spark.admin.Admin` for policies. A *scope* is an existing namespace
-    (``tenant/namespace``), a topic in any spelling, or ``broker`` for the whole root: a topic of that name is
-    ``persistent://public/default/broker``.
-    """
+    """The part of :class:`~pulsar_spark.admin.Admin` for policies. A topic named ``broker`` has the scope
+    ``persistent://public/default/broker``."""
 
     def __init__(self, layout: Layout, requester: Requester):
         self.layout, self._requester = layout, requester
@@ -39,9 +37,8 @@ class Policies:
         self._ask_policies(scope, {name: str(value)})
 
     def get_policies(self, scope: str) -> dict[str, str]:
-        """The policies set on a namespace, a topic or the root, as texts by name. For a topic those of its namespace
-        are not included.
-        """
+        """The policies set on a namespace, a topic or the root, as texts by name; for a topic without those of its
+        namespace."""
         wanted = self._owner(scope)
         policies = read_latest(layout_of(self.layout, wanted), "policy").policies
         return {
@@ -50,16 +47,13 @@ class Policies:
 
     def effective_policy(self, scope: str, name: str) -> str:
         """The value of a policy that applies to a *scope*: its own, its namespace's, the root's or the default, in this
-        order.
-        """
+        order."""
         check_policy(name, None)
         owner = self._owner(scope)
         return effective_text(read_latest(layout_of(self.layout, owner), "policy").policies, owner, name)
 
     def remove_policy(self, scope: str, name: str) -> None:
-        """Remove a policy; that of the namespace applies again, or the default. Removing a policy that is not set does
-        nothing.
-        """
+        """Remove a policy, if it is set; a wider setting or the default then applies."""
         self.remove_policies(scope, name)
 
     def remove_policies(self, scope: str, *names: str) -> None:
@@ -68,8 +62,7 @@ class Policies:
 
     def set_message_ttl(self, scope: str, seconds: int) -> None:
         """Acknowledge entries older than this many *seconds* without delivery, but none before its deliver time; 0 =
-        never.
-        """
+        never."""
         self.set_policy(scope, "message_ttl_seconds", _limit(seconds))
 
     def remove_message_ttl(self, scope: str) -> None:
@@ -81,7 +74,7 @@ class Policies:
         limit).
 
         *policy* says what happens beyond it (the policy ``backlog_quota_policy``). The broker checks every
-        ``ttl_check_seconds``, also a policy, so a quota begins and ends up to a minute later.
+        ``ttl_check_seconds``, also a policy.
         """
         limits = {"backlog_quota_bytes": _limit(limit_size), "backlog_quota_seconds": _limit(limit_time)}
         self._ask_policies(
@@ -93,10 +86,8 @@ class Policies:
         self.remove_policies(scope, "backlog_quota_policy", "backlog_quota_bytes", "backlog_quota_seconds")
 
     def set_retention(self, scope: str, seconds: int, size: int) -> None:
-        """Set for how many *seconds* and up to how many bytes (*size*) trimming keeps acknowledged messages.
-
-        0 = no limit of that kind, both 0 = nothing is kept, -1 = for ever.
-        """
+        """Set for how many *seconds* and up to how many bytes (*size*) trimming keeps acknowledged messages. 0 = no
+        limit of that kind, both 0 = nothing is kept, -1 = for ever."""
         self._ask_policies(scope, {"retention_seconds": str(seconds), "retention_bytes": str(size)})
 
     def remove_retention(self, scope: str) -> None:
@@ -115,10 +106,10 @@ class Policies:
         """Set whether (*active*) Shared and Key_Shared subscriptions respect deliver times. If not, all messages are
         delivered at once, including those that wait already.
 
-        *tick_ms* is the least time between two rounds that the broker runs only for due messages. So a message may be
-        this late if many deliver times follow each other; none is early. In Pulsar it is how early a message may be.
-        Producers refuse messages whose deliver time is more than *max_delay_ms* after their publish time (0 = no limit)
-        while delays are active. Rows that SQL inserts and retry letters are not checked.
+        *tick_ms* is the least time between two rounds that the broker runs only for due messages, so a message may be
+        this late; none is early, unlike in Pulsar. Producers refuse messages whose deliver time is more than
+        *max_delay_ms* after their publish time (0 = no limit) while delays are active. Rows that SQL inserts and retry
+        letters are not checked.
         """
         check_type(bool, active, "active")
         check_type(int, max_delay_ms, "max_delay_ms")
@@ -133,8 +124,7 @@ class Policies:
 
     def get_delayed_delivery(self, scope: str) -> dict | None:
         """``active``, ``tickTime`` and ``maxDeliveryDelayInMillis`` as set on a namespace or topic; None if there is no
-        setting.
-        """
+        setting."""
         found = self.get_policies(scope)
         if DELAYED_DELIVERY_ACTIVE not in found:
             return None
@@ -153,15 +143,13 @@ class Policies:
         self.remove_policies(scope, DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS, DELAYED_DELIVERY_MAX_DELAY_MS)
 
     def set_deduplication(self, scope: str, enabled: bool) -> None:
-        """Set whether (*enabled*) repeated messages are dropped by producer name and sequence id, from now on.
-
-        Messages stored before do not count. Open producers notice the change within a quarter of a second.
-        """
+        """Set whether (*enabled*) repeated messages are dropped by producer name and sequence id, from now on. Open
+        producers notice the change within a quarter of a second."""
         check_type(bool, enabled, "enabled")
         self.set_policy(scope, DEDUPLICATION, int(enabled))
 
     def get_deduplication(self, scope: str) -> bool | None:
-        """Whether deduplication is switched on or off for *scope* itself; None if nothing is set there."""
+        """Whether deduplication is on for *scope* itself; None if nothing is set there."""
         found = self.get_policies(scope).get(DEDUPLICATION)
         return None if found is None else policy_number(DEDUPLICATION, found) == 1
 
@@ -184,14 +172,12 @@ class Policies:
 
     def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
         """Set how many unacknowledged messages (*limit*) a Shared consumer of the *namespace* may hold; 0 = no
-        limit.
-        """
+        limit."""
         self.set_policy(namespace, "max_unacked_messages_per_consumer", _limit(limit))
 
     def set_max_unacked_per_subscription(self, namespace: str, limit: int) -> None:
         """Set how many unacknowledged messages (*limit*) a Shared subscription of the *namespace* may have; 0 = no
-        limit.
-        """
+        limit."""
         self.set_policy(namespace, "max_unacked_messages_per_subscription", _limit(limit))
 
     def set_max_consumers_per_subscription(self, namespace: str, limit: int) -> None:
@@ -199,7 +185,7 @@ class Policies:
         self.set_policy(namespace, "max_consumers_per_subscription", _limit(limit))
 
     def _ask_policies(self, scope: str, policies: dict[str, str | None]) -> None:
-        """Request all of them in one; None removes one."""
+        """Request all in one; None removes one."""
         for name, value in policies.items():
             check_policy(name, value)
         owner = self._owner(scope)
@@ -216,7 +202,6 @@ class Policies:
         )
 
     def _owner(self, scope: str) -> str:
-        """The owner under which a *scope*, which must exist, has its policies."""
         if _is_topic(scope):
             return str(read_topic(self.layout, scope).name)
         if scope != BROKER:
@@ -226,7 +211,7 @@ class Policies:
 
 
 def _is_topic(scope: str) -> bool:
-    """Is *scope* a topic? Other types count as namespaces, and are refused as such."""
+    """Whether *scope* is a topic. Other types count as namespaces, and are refused as such."""
     return isinstance(scope, str) and scope != BROKER and ("://" in scope or scope.count("/") != 1)
 
 

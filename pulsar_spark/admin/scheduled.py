@@ -1,7 +1,4 @@
-"""Messages that wait for their deliver time: list, cancel, reschedule (ours).
-
-Cancelling acknowledges a message (0.33). Messages delivered meanwhile stay unchanged.
-"""
+"""Messages that wait for their deliver time: list, cancel (0.33), reschedule (ours)."""
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator
@@ -27,15 +24,14 @@ from pulsar_spark.storage.topics.topics import Topic, resolve_topic
 from pulsar_spark.views.scheduled import Scheduled, read_scheduled
 
 MOST_POSITIONS = 10_000
-"""The most positions in one request."""
+"""In one request."""
 MOST_REQUESTS = 1000
 """The most requests in one commit and round; ten if they name thousands of positions each."""
 
 
 class ScheduledMessages:
     """The part of :class:`~pulsar_spark.admin.Admin` for scheduled messages. *topic* may be a partition; *select* are
-    the arguments of :func:`selection`.
-    """
+    the arguments of :func:`selection`."""
 
     layout: Layout
     _requester: Requester
@@ -46,9 +42,9 @@ class ScheduledMessages:
         """Iterate over messages that wait for their deliver time on *subscription*, or on any, by partition and deliver
         time.
 
-        Messages are read as the iterator advances, payloads only with *with_payload*. *select* keeps messages that are
-        due at ``since`` or later and before ``until`` (datetimes), with one of the ``keys``, all of the ``properties``
-        and one of the ``ids``; each is optional.
+        Messages are read lazily, payloads only with *with_payload*. *select* keeps messages that are due at ``since``
+        or later and before ``until`` (datetimes), with one of the ``keys``, all of the ``properties`` and one of the
+        ``ids``; each is optional.
         """
         columns = ("payload", *KEYS) if with_payload else KEYS
         for found in self._look(topic, subscription, selection(**select)):
@@ -56,8 +52,7 @@ class ScheduledMessages:
 
     def count_scheduled(self, topic: str, subscription: str | None = None, **select) -> dict:
         """Count waiting messages in total and by subscription, with the first and last deliver time; *select* as for
-        :meth:`scheduled`.
-        """
+        :meth:`scheduled`."""
         entries, waits = 0, dict[str, int]()
         first: int | None = None
         last: int | None = None
@@ -86,9 +81,9 @@ class ScheduledMessages:
         """Cancel the delivery of waiting messages: those that match *select* (see :meth:`scheduled`), or all of the
         topic with *every*.
 
-        The result counts ``selected`` by subscription, and as ``done`` those that were cancelled. The others were
-        delivered or acknowledged meanwhile and are unchanged. The history keeps the *reason*. With *dry_run* nothing is
-        requested or changed. *tell* is called with the number of messages requested so far.
+        The result counts ``selected`` by subscription, and as ``done`` those cancelled; the others were delivered or
+        acknowledged meanwhile. The history keeps the *reason*. *tell* is called with the number of messages requested
+        so far. With *dry_run* nothing is requested.
         """
         chosen = _chosen("cancelled", selection(**select), every)
         properties = {CANCEL: "true", "receipt": "true"} | ({} if reason is None else {"reason": reason})
@@ -215,7 +210,6 @@ def _positions_of(
 def _requests(
     topic: Topic, subscription: str, entries: Scheduled, kind: str, times: np.ndarray, given: dict[str, str]
 ) -> list[dict]:
-    """Requests that name the entries, grouped by new time."""
     where = {"topic": str(topic.name), "partition": entries.partition, "subscription": subscription}
     rows = []
     for time in np.unique(times).tolist():
@@ -230,7 +224,6 @@ def _requests(
 
 
 def _commits(rows: list[dict]) -> Iterator[list[dict]]:
-    """Requests, split into commits."""
     size = 10 if len(rows[0]["properties"].get(POSITIONS, "")) > MOST_REQUESTS else MOST_REQUESTS
     for at in range(0, len(rows), size):
         yield rows[at : at + size]

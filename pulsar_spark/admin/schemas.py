@@ -1,7 +1,7 @@
 """Schemas of topics, with the verbs of ``pulsar-admin``, without a broker.
 
-An upload is checked like a producer's schema, but allowed even if producers may not add one
-(``is_allow_auto_update_schema``). After a deletion any schema fits.
+An upload is checked like a producer's schema, but allowed whatever ``is_allow_auto_update_schema`` says. After a
+deletion any schema fits.
 """
 
 import json
@@ -26,9 +26,7 @@ class Schemas:
 
     def get_schema_info(self, topic: str, version: int | None = None) -> dict:
         """``version``, ``type``, ``name``, ``schema`` (the definition), ``properties`` and ``timestamp`` (ms) of the
-        latest version, or of a given one.
-
-        A given version may have been deleted. :class:`SchemaNotFound` if it does not exist.
+        latest *version*, or of a given one, which may have been deleted. :class:`SchemaNotFound` if it does not exist.
         """
         check_type(int | None, version, "version")
         found, _ = resolve_topic(self.layout, topic)
@@ -46,8 +44,7 @@ class Schemas:
 
     def get_all_schemas(self, topic: str) -> list[dict]:
         """All versions of the topic's schema since the latest deletion, oldest first, each as in
-        :meth:`get_schema_info`.
-        """
+        :meth:`get_schema_info`."""
         found, _ = resolve_topic(self.layout, topic)
         return [_described(each) for each in SchemaTable(self.layout).kept(found.topic_id)]
 
@@ -76,9 +73,8 @@ class Schemas:
         return TopicSchemas(self.layout).upload(found, info, properties or {})
 
     def delete_schema(self, topic: str) -> int | None:
-        """Delete the schemas of a topic, so that any new one fits. Returns the version of the deletion, None if there
-        was no schema.
-        """
+        """Delete the schemas of a topic, so that any new one fits. Returns the version of the deletion, None without a
+        schema."""
         found, _ = resolve_topic(self.layout, topic)
         return SchemaTable(self.layout).remove(found)
 

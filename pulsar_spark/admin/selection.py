@@ -21,13 +21,11 @@ from pulsar_spark.views.scheduled import Scheduled, Window, places_of
 
 KEYS = ("partition_key", "properties")
 _MOST_ROWS = 1000
-"""Messages whose columns are read at once."""
 
 
 class Selection(NamedTuple):
     """Selected messages: due at *since* or later and before *until*, with one of *keys*, all *properties*, one of
-    *ids*; each optional.
-    """
+    *ids*; each optional."""
 
     since: datetime.datetime | None = None
     until: datetime.datetime | None = None
@@ -44,7 +42,6 @@ class Selection(NamedTuple):
         return Window(since, MAX_LONG if self.until is None else to_micros(aware(self.until)) - 1)
 
     def fits(self, rows: pa.Table) -> np.ndarray:
-        """Which messages have one of the keys and the properties."""
         fits = np.ones(rows.num_rows, bool)
         if self.keys:
             fits &= pc.is_in(rows["partition_key"], pa.array(self.keys)).to_numpy()
@@ -55,7 +52,7 @@ class Selection(NamedTuple):
 
 
 def aware(time: datetime.datetime) -> datetime.datetime:
-    """*time*, by default in this machine's zone."""
+    """By default in this machine's zone."""
     return time if time.tzinfo else time.astimezone()
 
 
@@ -66,7 +63,7 @@ def selection(
     properties: Mapping[str, str] | None = None,
     ids: Iterable[MessageId] = (),
 ) -> Selection:
-    """Check a caller's arguments and make a :class:`Selection`; ValueError for invalid ones."""
+    """A :class:`Selection` from checked arguments; ValueError for invalid ones."""
     for name, time in {"since": since, "until": until}.items():
         check_type(datetime.datetime | None, time, name)
     check_properties(properties)
@@ -81,7 +78,6 @@ class Found:
         self._index, self._reader, self.topic, self.scheduled = index, reader, topic, scheduled
 
     def that_fit(self, chosen: Selection) -> "Found":
-        """The entries with the selected keys and properties."""
         fits = chosen.fits(self._messages(KEYS))
         return Found(self._index, self._reader, self.topic, self.scheduled.part(fits))
 
@@ -128,6 +124,6 @@ class Found:
 
 
 def shown_time(micros_: int) -> str:
-    """Microseconds since 1970 as ISO 8601, even beyond the year 9999."""
+    """*micros_* since 1970 as ISO 8601, even beyond the year 9999."""
     text = str(np.datetime64(micros_, "us"))
     return f"{text.removesuffix('.000000')}+00:00"

@@ -17,8 +17,7 @@ class SetAsideVerbs:
 
     def set_aside(self) -> list[dict]:
         """``id``, ``status`` (request, topic, subscription), ``error``, ``text``, ``time`` and place of everything the
-        broker set aside, oldest first.
-        """
+        broker set aside, oldest first."""
         require_root(self.layout)
         return [
             {
@@ -39,14 +38,12 @@ class SetAsideVerbs:
 
     def retry_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:
         """Try one entry again by its ``id`` (*entry_id*), or *all_entries*, and return their number.
-        :class:`UnknownError` names those that failed again.
-        """
+        :class:`UnknownError` names those that failed again."""
         return self._ask_about("retry_set_aside", entry_id, all_entries)
 
     def drop_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:
         """Drop one request by its ``id`` (*entry_id*), or all requests (*all_entries*), and return their number. Topics
-        and subscriptions cannot be dropped; delete them instead.
-        """
+        and subscriptions cannot be dropped; delete them instead."""
         return self._ask_about("drop_set_aside", entry_id, all_entries)
 
     def _ask_about(self, kind: str, entry_id: str | None, all_entries: bool) -> int:

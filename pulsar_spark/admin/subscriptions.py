@@ -19,9 +19,8 @@ POSITIONS = ("earliest", "latest")
 
 
 class Subscriptions:
-    """The part of :class:`~pulsar_spark.admin.Admin` for subscriptions. All but :meth:`subscriptions` need
-    the broker.
-    """
+    """The part of :class:`~pulsar_spark.admin.Admin` for subscriptions. All but :meth:`subscriptions` need the
+    broker."""
 
     def __init__(self, layout: Layout, requester: Requester):
         self.layout, self._requester = layout, requester
@@ -34,10 +33,8 @@ class Subscriptions:
         *,
         create: bool = False,
     ) -> None:
-        """Create a durable subscription at ``"earliest"`` or ``"latest"`` (*initial_position*).
-
-        :class:`TopicNotFound` for a missing topic, unless *create* says to create it.
-        """
+        """Create a subscription at ``"earliest"`` or ``"latest"`` (*initial_position*). :class:`TopicNotFound` for a
+        missing topic, unless *create*."""
         if str(initial_position).lower() not in POSITIONS:
             raise InvalidConfiguration(f"initial position {initial_position!r}: give 'earliest' or 'latest'")
         check_subscription(subscription)
@@ -62,10 +59,7 @@ class Subscriptions:
 
     def skip_messages(self, topic: str, subscription: str, messages: int) -> int:
         """Acknowledge the next *messages* (0 or more) of the backlog of a *topic*'s *subscription* without delivery,
-        and return their number.
-
-        Name one partition of a partitioned topic.
-        """
+        and return their number. Name one partition of a partitioned topic."""
         check_count("messages", messages, least=0)
         resolve_partition(self.layout, topic, "skip on")
         return sum(
@@ -74,8 +68,7 @@ class Subscriptions:
 
     def skip_lost(self, topic: str, subscription: str) -> int:
         """Acknowledge lost messages after mark-delete (see :meth:`lost_messages`), so that the cursor can move past
-        them, and return their number.
-        """
+        them, and return their number."""
         check_subscription(subscription)
         found, partitions = resolve_topic(self.layout, topic)
         acknowledged = {
@@ -115,10 +108,7 @@ class Subscriptions:
         self, topic: str, subscription: str, to: Literal["earliest", "latest"] | int | datetime.datetime
     ) -> None:
         """Move the cursor: *to* is ``"earliest"``, ``"latest"``, the position of the next entry to deliver, or a
-        publish time.
-
-        A time means the first entry published at or after it.
-        """
+        publish time, which means the first entry published at or after it."""
         if isinstance(to, datetime.datetime):
             properties = {"publish_time_ms": str(int(to.timestamp() * 1000))}
         elif to in POSITIONS or (isinstance(to, int) and not isinstance(to, bool) and to >= 0):

@@ -34,8 +34,8 @@ def trim(
     now: datetime | None = None,
     dry_run: bool = False,
 ) -> list[dict]:
-    """Trim one topic, the topics of a namespace, or all: messages that every subscription has acknowledged and
-    retention does not keep.
+    """Remove messages that every subscription has acknowledged and retention does not keep, of one topic, a namespace,
+    or all.
 
     With *before* (and one partition of a topic) everything below that position, whatever retention says;
     :class:`NotAllowedError` if a subscription needs it.
@@ -83,8 +83,7 @@ def vacuum(
     dry_run: bool = False,
 ) -> list[dict]:
     """Delete files removed from the selected tables more than *hours* ago, except those of requests that wait for a
-    broker; :class:`NotAllowedError` while clients may still read them.
-    """
+    broker; :class:`NotAllowedError` while clients may still read them."""
     return [
         {"table": name, "files": len(upkeep.vacuum(layout, path, hours=hours, dry_run=dry_run))}
         for name, path in _tables(layout, topic, namespace)
@@ -98,8 +97,7 @@ def checkpoint(layout: Layout, topic: str | None = None, namespace: str | None =
 
 def housekeeping(layout: Layout) -> list[dict]:
     """What brokers did automatically, the latest last: time, table, action, and number of files (or commits, for a
-    shortened log).
-    """
+    shortened log)."""
     require_root(layout)
     tables = [bundle.broker_table(CURSOR_LEDGER.name) for bundle in layouts_of(layout)]
     columns, is_its = ["round_time", "topic", "status", "entries"], pc.field("kind") == "housekeeping"

@@ -1,4 +1,4 @@
-"""Letters that could not be written yet: list, retry, drop. Listing needs no broker; the rest are requests to it."""
+"""Letters that could not be written yet: list, retry, drop. Only listing needs no broker."""
 
 import datetime
 
@@ -13,16 +13,14 @@ from pulsar_spark.storage.topics.bundles import layouts_of
 
 class WaitingLetters:
     """The part of :class:`~pulsar_spark.admin.Admin` for waiting letters. *letter* is a name from
-    :meth:`waiting_letters`.
-    """
+    :meth:`waiting_letters`."""
 
     layout: Layout
     _requester: Requester
 
     def waiting_letters(self, topic: str | None = None, subscription: str | None = None) -> list[dict]:
         """The letters that could not be written so far, oldest first: owner, number of messages, topic, reason, since
-        when, next try.
-        """
+        when, next try."""
         require_root(self.layout)
         wanted = None if topic is None else str(parse_topic_name(topic).partitioned_topic)
         return [
@@ -36,8 +34,7 @@ class WaitingLetters:
         self, topic: str | None = None, subscription: str | None = None, *, letter: str | None = None
     ) -> int:
         """Try waiting letters again now, all or the one named *letter*, and return the number of their messages.
-        :meth:`waiting_letters` shows the outcome.
-        """
+        :meth:`waiting_letters` shows the outcome."""
         return self._ask_waiting(
             "retry_waiting_letters", topic, subscription, {} if letter is None else {"letter": letter}
         )
@@ -50,10 +47,8 @@ class WaitingLetters:
         letter: str | None = None,
         drop_all: bool = False,
     ) -> int:
-        """Drop one waiting *letter*, or all with *drop_all*, and return the number of their messages.
-
-        These messages were acknowledged when they died, and get no letter.
-        """
+        """Drop one waiting *letter*, or all with *drop_all*, and return the number of their messages, which get no
+        letter."""
         if topic is None and letter is None and not drop_all:
             raise InvalidConfiguration(
                 "no letters selected to drop: give a topic or a letter, or --all (in Python drop_all=True)"

@@ -91,8 +91,6 @@ class Client(Described):
         return Producer(await self._produced(opening), self._files)
 
     async def _produced(self, opening: ProducerOpening) -> blocking_producer.Producer:
-        """The producer, once its topic is free."""
-
         def release(producer: blocking_producer.Producer | None) -> None:
             opening.give_up() if producer is None else producer.close()
 
@@ -209,7 +207,7 @@ class Client(Described):
 
 
 def _by_name(given: dict[str, Any]) -> dict[str, Any]:
-    """A method's ``locals()`` as arguments of the blocking client's method."""
+    """A method's ``locals()``, for the blocking client's method."""
     schema = BytesSchema() if given["schema"] is None else given["schema"]
     return {name: value for name, value in given.items() if name != "self"} | {"schema": schema}
 

@@ -32,7 +32,6 @@ class Consumer(Described):
         return self._consumer._facts()
 
     async def _connect(self) -> None:
-        """Wait until the broker knows the consumer."""
         consumer = self._consumer
         try:
             replies = await self._replies_to(consumer._membership.attach())
@@ -182,7 +181,6 @@ class Consumer(Described):
 
 
 def _next_of(waiting: deque[asyncio.Future]) -> asyncio.Future | None:
-    """Take the first call that still waits."""
     while waiting:
         future = waiting.popleft()
         if not future.done():

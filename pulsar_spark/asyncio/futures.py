@@ -31,7 +31,6 @@ class PulsarException(PulsarSparkError):
 
 
 def exception_of(error: PulsarSparkError) -> PulsarException:
-    """*error* as a :class:`PulsarException`."""
     return error if isinstance(error, PulsarException) else PulsarException(result_of(error), str(error))
 
 
@@ -76,13 +75,10 @@ def on_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arg
 
 
 def answered(future: asyncio.Future, value: object, error: PulsarSparkError | None) -> None:
-    """Complete *future* with *error*, or else with *value*."""
     _set_future(future, Result.Ok if error is None else error, value)
 
 
 class Files:
-    """The file threads of one client."""
-
     def __init__(self):
         self._is_over = False
         self._threads = ThreadPoolExecutor(FILE_THREADS, "pulsar-spark-files", interrupts.ignore_here)
@@ -94,6 +90,6 @@ class Files:
         return asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
     def end(self) -> None:
-        """Accept no more calls; running ones finish."""
+        """Running calls finish."""
         self._is_over = True
         self._threads.shutdown(wait=False)

@@ -22,8 +22,6 @@ _HELD_SECONDS = 0.05
 
 
 class _Sent(Answered):
-    """Completes a future when the message is published or refused."""
-
     __slots__ = ("_future",)
 
     def __init__(self, future: asyncio.Future):

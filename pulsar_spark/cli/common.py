@@ -40,11 +40,11 @@ AWAITS_BROKER = "waiting for the broker's answer"
 _MOVES = re.compile(r"[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 progress_console = Console(stderr=True)
-"""Progress goes to standard error, so that standard output has only results."""
+"""On standard error: standard output has only results."""
 
 
 def chosen(enable: bool | None) -> bool:
-    """The value of ``--enable/--disable``, which must be given."""
+    """The value of ``--enable/--disable``; :class:`InvalidConfiguration` without one."""
     if enable is None:
         raise InvalidConfiguration("neither on nor off: give --enable or --disable")
     return enable
@@ -61,7 +61,7 @@ def service_url(root: str) -> str:
 
 
 def admin(root: str, timeout_seconds: float = 30) -> "Admin":
-    """The administration of a root; imports Arrow only here, so that ``--help`` is quick."""
+    """Imports Arrow only here, so that ``--help`` is quick."""
     from pulsar_spark.admin import Admin
 
     return Admin(service_url(root), timeout_seconds=timeout_seconds)
@@ -70,8 +70,7 @@ def admin(root: str, timeout_seconds: float = 30) -> "Admin":
 @contextlib.contextmanager
 def errors_as_one_line() -> Iterator[None]:
     """Print errors raised on purpose, and the end of Spark's JVM, as one line with exit code 1; exit with 130 on
-    Ctrl-C. Others keep their traceback.
-    """
+    Ctrl-C."""
     try:
         yield
     except PulsarSparkError as error:
@@ -87,13 +86,11 @@ def errors_as_one_line() -> Iterator[None]:
 
 
 def _errors_of_java() -> tuple[type[Exception], ...]:
-    """Errors of calls into Spark's JVM, if Spark is imported."""
     found = sys.modules.get("py4j.protocol")
     return (found.Py4JError,) if found else ()
 
 
 def working(what: str) -> contextlib.AbstractContextManager:
-    """Show a spinner on a terminal during long work."""
     return progress_console.status(what)
 
 
@@ -112,12 +109,10 @@ def shows_work(what: str) -> Callable[[Callable], Callable]:
 
 
 def print_json(value: Any) -> None:
-    """Print one line of JSON."""
     typer.echo(json.dumps(value, ensure_ascii=False))
 
 
 def note_missing(root: str, namespace: str | None) -> None:
-    """Note on the terminal that *namespace* does not exist."""
     from pulsar_spark.storage.layout import Layout
     from pulsar_spark.storage.topics.namespaces import check_namespace
 
@@ -129,7 +124,6 @@ def note_missing(root: str, namespace: str | None) -> None:
 
 
 def print_found(found: Any, as_json: bool, text: str) -> None:
-    """Print *found* as JSON, or the *text* for people."""
     if as_json:
         print_json(found)
     else:
@@ -137,7 +131,6 @@ def print_found(found: Any, as_json: bool, text: str) -> None:
 
 
 def print_done(as_json: bool, text: str, **facts: Any) -> None:
-    """Print the outcome of a change: *text* for people, or *facts* as JSON."""
     print_found(facts, as_json, text)
 
 
@@ -174,7 +167,7 @@ def visible(text: str) -> str:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None, *, none: str = "none"
 ) -> None:
-    """Print a table with numbers right-aligned; on a narrow screen a block per row, without rows the text *none*."""
+    """Print a table with numbers right-aligned; on a narrow screen a block per row; *none* without rows."""
     if not rows:
         typer.echo(f"{title}: {none}" if title else none)
         return
@@ -200,7 +193,7 @@ def print_table(
 
 
 def _least_width(columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool]) -> int:
-    """The width at which no word of a heading and no number is broken."""
+    """The width at which no heading's word and no number is broken."""
     widths = [
         max(map(len, column.split() + [row[index] for row in cells if is_number[index]]), default=0)
         for index, column in enumerate(columns)

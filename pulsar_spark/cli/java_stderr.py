@@ -1,6 +1,4 @@
-"""Standard error under spark-submit, which mixes it into standard output: it goes to the JVM's standard
-error instead.
-"""
+"""Under spark-submit, which mixes standard error into standard output, standard error goes to the JVM's."""
 
 import io
 import os
@@ -29,12 +27,10 @@ class JavaStandardError(io.TextIOBase):
             self._otherwise.write(text)
         return len(text)
 
-    def flush(self) -> None:
-        """Does nothing: writes are unbuffered."""
+    def flush(self) -> None: ...
 
 
 def separate_standard_error() -> None:
-    """Install :class:`JavaStandardError` under spark-submit."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if is_submitted and not isinstance(sys.stderr, JavaStandardError):
         sys.stderr = JavaStandardError(sys.stderr)

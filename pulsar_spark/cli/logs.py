@@ -27,8 +27,6 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
 class LogLevel(StrEnum):
-    """The lowest level that is shown."""
-
     debug = "debug"
     info = "info"
     warning = "warning"
@@ -36,8 +34,6 @@ class LogLevel(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """The format of records."""
-
     text = "text"
     json = "json"
 
@@ -81,7 +77,7 @@ def set_up_logging(
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Drops records of py4j, which also uses the root logger."""
+    """py4j also uses the root logger."""
     return os.path.basename(os.path.dirname(record.pathname)) != "py4j"
 
 
@@ -112,7 +108,6 @@ def with_parameters(command: Callable, parameters: Sequence[inspect.Parameter]) 
 
 
 def let_all_log(group: typer.Typer) -> None:
-    """Apply :func:`logs` to every command of a *group*."""
     for command in group.registered_commands:
         command.callback = command.callback and logs(command.callback)
     for each in group.registered_groups:
@@ -121,7 +116,6 @@ def let_all_log(group: typer.Typer) -> None:
 
 
 def add_logging_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ``--log-level`` and ``--log-format`` to a job."""
     for name, members, variable in (
         ("--log-level", LogLevel, LEVEL_VARIABLE),
         ("--log-format", LogFormat, FORMAT_VARIABLE),
@@ -135,7 +129,7 @@ def add_logging_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def set_up_job_logging(given: argparse.Namespace) -> None:
-    """Set up a job's logging, by default from "info" on."""
+    """By default from "info" on."""
     set_up_logging(given.log_level, given.log_format, default_level=LogLevel.info)
 
 
@@ -150,9 +144,7 @@ def _chosen(members: type[StrEnum], given: str | None, variable: str, default: s
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-01-31T12:00:00.123Z INFO pulsar_spark.broker.runner: message``, then the traceback, if any. A message
-    stays on one line.
-    """
+    """``2026-01-31T12:00:00.123Z INFO pulsar_spark.broker.runner: message``, then the traceback, if any."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage().translate(_CONTROLS)}"
@@ -160,7 +152,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, logger, message, exception, and the record's extra fields."""
+    """One JSON object per line, with the record's extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = {

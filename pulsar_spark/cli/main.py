@@ -1,5 +1,4 @@
-"""The application and its entry point. Exit codes: 0 done, 1 refused or failed (one line says why and what to do), 2
-wrong usage."""
+"""The application and its entry point. Exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
 
 from importlib.metadata import version
 from typing import Annotated
@@ -35,7 +34,7 @@ COMMANDS = {
     "broker": Entry("operations.processes:broker_app", "Run a broker on the root until it is stopped."),
     "durability": Entry("operations.doctor:app", "Show and set whether writes survive a power loss."),
 }
-"""Every command with its line in ``pulsar-spark --help``."""
+"""By name, with their lines in ``pulsar-spark --help``."""
 
 app = typer.Typer(
     cls=group_of(COMMANDS),
@@ -62,7 +61,6 @@ def options(
 
 
 def main() -> None:
-    """Run the command line."""
     with errors_as_one_line():
         set_up_logging()
         app()

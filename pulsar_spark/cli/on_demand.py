@@ -17,7 +17,6 @@ class Entry(NamedTuple):
     summary: str
 
     def load(self, name: str) -> Any:
-        """Import and build the command."""
         module, _, attribute = self.place.partition(":")
         found = getattr(importlib.import_module(f"pulsar_spark.cli.{module}"), attribute)
         parent = typer.Typer(rich_markup_mode=None)
@@ -32,8 +31,6 @@ class Entry(NamedTuple):
 
 
 class Commands(Mapping[str, Any]):
-    """Commands by name, built on access."""
-
     def __init__(self, table: Mapping[str, Entry]):
         self.table = table
         self._loaded: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""How commands and jobs end on signals: they finish their work, without traceback, even if Spark has gone first."""
+"""How commands and jobs end on signals: they finish their work, without traceback."""
 
 import contextlib
 import signal
@@ -10,7 +10,7 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 @contextlib.contextmanager
 def stopping_on_signals(stop: Callable[[], object]) -> Iterator[list[int]]:
-    """Call *stop*, which must not block, on SIGTERM and Ctrl-C; gives the signals received so far."""
+    """Call *stop*, which must not block, on SIGTERM and Ctrl-C; yields the signals received so far."""
     received: list[int] = []
 
     def take(number: int, _frame: object) -> None:
@@ -26,7 +26,7 @@ def stopping_on_signals(stop: Callable[[], object]) -> Iterator[list[int]]:
 
 
 def exit_code(number: int) -> int:
-    """The exit code, as in shells, of a process ended by a signal."""
+    """As in shells."""
     return 128 + number
 
 

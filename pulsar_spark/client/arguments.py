@@ -15,7 +15,6 @@ from pulsar_spark.storage.processes import forks
 Method = TypeVar("Method", bound=Callable[..., Any])
 Value = TypeVar("Value")
 Types = type | UnionType
-"""A class, or several as in ``str | None``."""
 
 
 def check_type(wanted: Types, value: object, name: str) -> None:
@@ -81,7 +80,7 @@ def check_properties(properties: Mapping | None) -> None:
 
 
 def check_kept_properties(properties: Mapping | None) -> None:
-    """:func:`check_properties`, also for valid UTF-8."""
+    """:func:`check_properties`, and valid UTF-8."""
     check_properties(properties)
     for pair in (properties or {}).items():
         for text in pair:
@@ -121,7 +120,6 @@ def public_call(method: Method) -> Method:
 
 
 def interrupted(owner: object, method: str) -> Interrupted:
-    """The error for Ctrl-C during *method* of *owner*."""
     return Interrupted(f"Ctrl-C was pressed during {type(owner).__name__}.{method}")
 
 

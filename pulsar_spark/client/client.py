@@ -251,7 +251,7 @@ class Client(Described, Producing, Subscribing):
             self._close(lambda handle: handle.close())
 
     def _close(self, close) -> list[PulsarSparkError]:
-        """Close every handle and the channel; return the errors."""
+        """Return the errors."""
         self._is_closed = True
         atexit.unregister(self._close_at_exit)
         with self._lock:

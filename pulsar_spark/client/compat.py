@@ -23,7 +23,6 @@ _NO_CONNECTION = {
     "tls_private_key_file_path": None,
     "tls_certificate_file_path": None,
 }
-"""The only accepted connection options."""
 
 Kind = TypeVar("Kind", bound=type)
 

@@ -1,4 +1,4 @@
-"""The account of every message of a subscription: figures for the table, and broken promises."""
+"""The account of every message of a subscription: figures, and broken promises."""
 
 from typing import NamedTuple
 
@@ -8,9 +8,8 @@ from pulsar_spark.demo.consumers import REDELIVERIES
 
 
 class Letters(NamedTuple):
-    """The dead letters of a subscription: the flights that must die, the number of letters, of those sent back, and of
-    those acknowledged.
-    """
+    """The dead letters of a subscription: the flights that must die, and the letters written, sent back and
+    acknowledged."""
 
     expected: np.ndarray
     dead: int
@@ -19,18 +18,15 @@ class Letters(NamedTuple):
 
 
 class Keyed(NamedTuple):
-    """The keys of a Key_Shared subscription: each flight's key number, and the consumers (by index in the notes) that
-    went early.
-    """
+    """Each flight's key number, and the consumers (by index in the notes) that went early."""
 
     keys: np.ndarray
     gone: set[int]
 
 
 class Account(NamedTuple):
-    """The figures of one subscription, and a sentence for each broken promise. ``redelivered`` counts deliveries after
-    a message's first.
-    """
+    """The figures of one subscription, and a sentence per broken promise. ``redelivered`` counts deliveries after a
+    message's first."""
 
     subscription: str
     kind: str
@@ -57,8 +53,8 @@ def make_account(
 ) -> Account:
     """The account of a subscription from the broker's *stats* and its consumers' *notes*.
 
-    *closed_after*: messages acknowledged by consumers that closed early, by index in *notes*. *keyed* requires
-    order per key; *due* gives when each message may first be received, once.
+    *closed_after*: messages acknowledged by consumers that closed early, by index in *notes*. *keyed* requires order
+    per key; *due* is when each message may first be received.
     """
     delivered = stats["msgOutCounter"]
     account = Account(
@@ -141,9 +137,7 @@ def _disorder(notes: list[np.ndarray]) -> list[str]:
 
 
 def _repeats(notes: list[np.ndarray], closed_after: dict[int, int]) -> list[str]:
-    """Messages that others received after a consumer that closed had acknowledged them; killed consumers may have had
-    them before.
-    """
+    """Messages that others received after a closed consumer had acknowledged them."""
     found = []
     for index, acknowledged in closed_after.items():
         done = notes[index][:acknowledged]
@@ -157,8 +151,7 @@ def _repeats(notes: list[np.ndarray], closed_after: dict[int, int]) -> list[str]
 
 def _key_defects(keyed: Keyed, notes: list[np.ndarray]) -> list[str]:
     """Each key's flights per partition arrive in order, at each consumer and overall. None goes to a second consumer
-    unless the first went.
-    """
+    unless the first went."""
     found = []
     for part in notes:
         if backwards := _backwards(keyed.keys, part):
@@ -176,14 +169,13 @@ def _key_defects(keyed: Keyed, notes: list[np.ndarray]) -> list[str]:
 
 
 def _untimely(due: np.ndarray, notes: np.ndarray) -> list[str]:
-    """Messages received early, or more than once."""
     early = int((notes["time"] < due[notes["flight"]]).sum())
     twice = len(notes) - len(np.unique(notes["flight"]))
     return [f"{early} messages were received early"] * bool(early) + [f"{twice} messages came again"] * bool(twice)
 
 
 def _backwards(keys: np.ndarray, notes: np.ndarray) -> int:
-    """How many of *notes* do not follow the one before of the same key and partition."""
+    """How many of *notes* do not follow the one before of their key and partition."""
     key, partition, flight = keys[notes["flight"]], notes["partition"], notes["flight"]
     order = np.lexsort((np.arange(len(notes)), partition, key))
     same = (np.diff(key[order]) == 0) & (np.diff(partition[order]) == 0)

@@ -1,6 +1,5 @@
-"""The demo's dead letters: flights without a tail number cannot be billed, die, are repaired by a Spark job and sent
-back to the Shared subscription ``billing`` alone, through its retry letter topic.
-"""
+"""The demo's dead letters: flights without a tail number die, are repaired by a Spark job and sent back to the Shared
+subscription ``billing``."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +14,11 @@ JOB_ID = "repair"
 
 
 def unbillable(flights: pa.Table) -> np.ndarray:
-    """The ids of the flights that ``bill`` refuses."""
     return flights.filter(pc.is_null(flights["tailnum"]))["id"].to_numpy()
 
 
 def repair(letters: DataFrame) -> DataFrame:
-    """Add a tail number to the letters, in payload and key."""
+    """Add a tail number to payload and key."""
     number = F.concat(F.lit("unknown of "), F.col("properties")["carrier"])
     payload = F.concat(
         F.lit('{"repaired":true,"tailnum":"'), number, F.lit('",'), F.substr(F.col("payload").cast("string"), F.lit(2))
@@ -29,5 +27,4 @@ def repair(letters: DataFrame) -> DataFrame:
 
 
 def send_back(spark: SparkSession, root: str, topic: str) -> Reprocessed:
-    """Repair the dead letters of *topic* and send them back to the subscription."""
     return reprocess_dead_letters(spark, root, topic, subscription=SUBSCRIPTION, job_id=JOB_ID, fix=repair)

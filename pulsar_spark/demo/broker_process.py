@@ -1,4 +1,4 @@
-"""A broker in its own process, as ``pulsar-spark broker`` starts it, with its output in a file."""
+"""A broker in its own process, with its output in a file."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ _LAST_WORDS = 2_000
 
 
 class BrokerProcess:
-    """Context manager: the broker runs inside it."""
+    """Context manager."""
 
     def __init__(self, root: str | os.PathLike, log: Path):
         self.root = root
@@ -41,7 +41,6 @@ class BrokerProcess:
             raise NotConnected(f"the broker ended with exit code {code}; its last words:\n{self.last_words()}")
 
     def stop(self) -> None:
-        """Stop the broker and wait for it."""
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(_STOP_SECONDS)
         if code:

@@ -1,8 +1,8 @@
 """One consumer of the demo, in its own process without Spark: it receives, writes notes, then acknowledges.
 
-Notes are fixed-size records, so a killed process leaves a true account. At ``pause_at`` messages the consumer stops
-before acknowledging, until it gets ``leave`` or ``go on``, or is killed. Messages that ``handler`` refuses die
-after :data:`REDELIVERIES` more attempts.
+Notes are fixed-size records, so a killed process leaves a true account. At ``pause_at`` messages (0 = never) the
+consumer stops before acknowledging, until it gets ``leave`` or ``go on``, or is killed. Messages that ``handler``
+refuses die after :data:`REDELIVERIES` more attempts.
 """
 
 import json
@@ -30,14 +30,14 @@ NOTE = np.dtype(
         ("time", "i8"),
     ]
 )
-"""The note of a delivery; ``time`` is when its batch came, in nanoseconds by a clock that all processes share."""
+"""The note of a delivery; ``time`` in nanoseconds by a clock that all processes share."""
 
 
 QUEUE_SIZE = 50_000
 
 
 class Assignment(NamedTuple):
-    """The consumer's settings. ``pause_at`` 0 = never."""
+    """The consumer's settings."""
 
     service_url: str
     topic: str
@@ -53,7 +53,7 @@ class Assignment(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """The report of a pausing consumer: messages received, and acknowledged."""
+    """Messages received, and acknowledged."""
 
     received: int
     acknowledged: int
@@ -68,10 +68,7 @@ READY = "ready"
 
 
 def run_consumer(assignment: Assignment, parent: Connection) -> None:
-    """Consume until ``stop`` or ``leave``; send :data:`READY` when subscribed, or the error that ended it.
-
-    Ctrl-C is ignored: the demo's main process ends the consumers.
-    """
+    """Consume until ``stop`` or ``leave``; send :data:`READY` when subscribed, or the error that ended it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         _run(assignment, parent)
@@ -128,7 +125,7 @@ def _wait_for_broker(service_url: str) -> None:
 
 
 def read_notes(path: Path) -> np.ndarray:
-    """The complete records written so far."""
+    """The complete records."""
     data = path.read_bytes() if path.exists() else b""
     return np.frombuffer(data[: len(data) // NOTE.itemsize * NOTE.itemsize], NOTE)
 
@@ -173,6 +170,6 @@ def _handle(
 
 
 def bill(flight: dict) -> None:
-    """Charge the owner of the aircraft. ValueError for a flight that does not name it."""
+    """ValueError for a flight without a tail number."""
     if flight.get("tailnum") is None:
         raise ValueError(f"flight {flight['id']} has no tail number")

@@ -1,6 +1,4 @@
-"""The demo's flight plan: the busiest day's flights as one message of 12 MB, sent in chunks, which a client and a
-frame must read byte for byte.
-"""
+"""The demo's flight plan: one message of 12 MB, sent in chunks, which a client and a frame must read byte for byte."""
 
 import hashlib
 import time
@@ -45,7 +43,6 @@ def flight_plan(spark: SparkSession, flights: pa.Table, work: Path) -> DataFrame
 def send_and_receive(
     spark: SparkSession, root: str, service_url: str, topic: str, flights: pa.Table, work: Path
 ) -> Account:
-    """Publish the plan, receive it and read it; return the account."""
     Admin(service_url).create_subscription(topic, SUBSCRIPTION, "earliest")
     plan = flight_plan(spark, flights, work).localCheckpoint()
     (expected,) = plan.select(F.octet_length("payload"), F.sha2("payload", 256)).collect()
@@ -68,7 +65,7 @@ def send_and_receive(
 
 
 def _account(service_url: str, topic: str, defects: list[str]) -> Account:
-    """The account, once the broker has processed the acknowledgement, or after some seconds."""
+    """The account, once the acknowledgement is processed, or after some seconds."""
     deadline = time.monotonic() + _WAIT_MS / 1000
     while True:
         stats = Admin(service_url).stats(topic)["subscriptions"][SUBSCRIPTION]

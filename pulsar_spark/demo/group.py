@@ -19,11 +19,11 @@ _STOP_SECONDS = 60
 
 
 class ConsumerGroup:
-    """Context manager: the consumers run inside it.
+    """Context manager.
 
-    At *leave_at* messages a consumer closes with a batch unacknowledged. At *kill_at* the first consumer is killed;
-    with both, another one leaves. After each accident one of *joiners* more consumers joins. Messages refused by
-    *handler* are given back (see ``consumers``).
+    At *leave_at* messages a consumer closes with a batch unacknowledged. At *kill_at* the first consumer is killed.
+    After each accident one of *joiners* more consumers joins. Messages refused by *handler* are given back (see
+    ``consumers``).
     """
 
     def __init__(
@@ -92,11 +92,10 @@ class ConsumerGroup:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an accident is to come, or a consumer joining."""
+        """Whether an accident or a consumer joining is to come."""
         return self._kills or self._leaves or self._joining > 0
 
     def wait_ready(self, broker: BrokerProcess, seconds: float) -> None:
-        """Wait until every consumer is subscribed."""
         deadline = time.monotonic() + seconds
         for index, link in enumerate(self._links):
             while not link.poll(0.2):
@@ -131,7 +130,6 @@ class ConsumerGroup:
         return happened
 
     def stop(self) -> None:
-        """Close the consumers and wait for them."""
         for index, link in enumerate(self._links):
             if index not in self.gone:
                 link.send("stop")
@@ -141,7 +139,6 @@ class ConsumerGroup:
                 raise self._ended(index)
 
     def notes(self) -> list[np.ndarray]:
-        """The notes of each consumer."""
         return [read_notes(assignment.notes) for assignment in self._assignments]
 
     def _kill(self, index: int, received: int) -> str:

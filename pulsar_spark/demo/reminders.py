@@ -1,6 +1,6 @@
-"""The demo's boarding reminders: one per flight, delayed to its departure on a clock that runs a year in seconds.
+"""The demo's boarding reminders, delayed to each departure on a clock that runs a year in seconds.
 
-Consumers of the Shared subscription ``boarding`` must get each once and none early.
+The Shared subscription ``boarding`` must get each once and none early.
 """
 
 import time
@@ -18,13 +18,11 @@ from pulsar_spark.frames import publish
 SUBSCRIPTION = "boarding"
 YEAR_SECONDS = 30
 LEAD_SECONDS = 10
-"""Seconds from sending reminders to the first departure, about the time of the publish."""
+"""Seconds before the first departure, for the publish."""
 
 
 def departures(flights: pa.Table) -> np.ndarray:
-    """The scheduled departure of each flight by ``id``, in seconds of the accelerated clock: 0 to
-    :data:`YEAR_SECONDS`.
-    """
+    """The scheduled departure of each flight by ``id``, in seconds: 0 to :data:`YEAR_SECONDS`."""
     rows = flights.select(["time_hour", "minute"]).to_pandas()
     minutes = pd.to_timedelta(rows["minute"].astype("int64"), unit="min")
     instants = (pd.to_datetime(rows["time_hour"], utc=True) + minutes).astype("int64").to_numpy()

@@ -1,4 +1,4 @@
-"""Runs the demo: session, broker, consumers, publishing, accidents, dead letters and their repair, account."""
+"""Runs the demo, from the session to the account."""
 
 import datetime
 import os
@@ -40,14 +40,13 @@ BROKER_LOG = "broker.log"
 PATIENCE_SECONDS = 180
 POLL_SECONDS = 0.25
 _LARGEST_KEYED_QUEUE = 20_000
-"""The largest queue of a Key_Shared consumer; a tenth of all messages if those are few, to leave some for later
-consumers."""
+"""Of a Key_Shared consumer; at most a tenth of all messages, to leave some for later consumers."""
 _BATCHES_A_CONSUMER = 40
 _LARGEST_BATCH = 1_000
 
 
 class _Place(NamedTuple):
-    """Where the demo works: root, service URL, topics of this run, and a folder for notes and logs."""
+    """Root, service URL, topics of this run, and a folder for notes and logs."""
 
     root: str
     service_url: str
@@ -65,8 +64,8 @@ def run_demo(
 ) -> bool:
     """Run the demo on *rows* flights; True if nothing was lost and order held where it must.
 
-    *root* is kept and reusable; by default a temporary folder is removed unless *keep*. A failed run keeps the
-    broker's log. *show* gets the accounts instead of a printed table.
+    *root* is kept; by default a temporary folder is removed unless *keep*. A failed run keeps the broker's log. *show*
+    gets the accounts instead of a printed table.
     """
     console = console or Console()
     flights = read_flights(rows)
@@ -96,7 +95,7 @@ def _has_defects(accounts: list[Account]) -> bool:
 
 
 def _clean_up(work: Path, kept: list[Path], console: Console) -> None:
-    """Remove all in *work* except *kept*, and print where that is."""
+    """Remove all in *work* except *kept*."""
     for found in work.iterdir():
         if found in kept:
             console.print(f"kept: {found}", highlight=False, soft_wrap=True)
@@ -122,9 +121,8 @@ def _prepare(root: str | os.PathLike, work: Path) -> _Place:
 
 
 def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -> list[Account]:
-    """Start Spark first, which finds Delta's jar; publish one topic while the broker starts, the other when its
-    consumers are there.
-    """
+    """Start Spark first, which finds Delta's jar. One topic is published while the broker starts, the other once its
+    consumers are there."""
     with console.status("starting Spark"):
         spark = spark_session("pulsar_spark demo", root=place.root)
         paths = write_flights(flights, place.work)
@@ -247,7 +245,7 @@ def _wait_until(
     is_over: Callable[[dict[str, dict]], bool], place: _Place, topics: dict[str, str], broker: BrokerProcess
 ) -> dict[str, dict]:
     """Read the stats of each subscription in *topics* until they are the final ones; :class:`Timeout` if they stop
-    changing before."""
+    changing."""
     admin = Admin(place.service_url)
     last_change, before = time.monotonic(), None
     while True:

@@ -1,4 +1,4 @@
-"""Follow a bundle's rounds for all clients of the process, reading each round once.
+"""Follows a bundle's rounds for all clients of the process, reading each round once.
 
 The system may report new files (see folder_events), but not reliably. The thread looks often until three rounds in a
 row were reported, then once a second.
@@ -24,11 +24,11 @@ from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
 FAST_POLL = 0.01
 SLOW_POLL = 0.05
 LOOK_SHARE = 9
-"""The pause after a look that found nothing is at least this many times its duration, up to :data:`SLOW_POLL`."""
+"""The least pause after a look, in durations of that look; at most :data:`SLOW_POLL`."""
 TRUSTED_POLL = 1.0
 """Seconds between looks while the system reports files."""
 FAULT_SECONDS = 1.0
-"""Seconds between looks at a log that cannot be read at the moment."""
+"""Seconds between looks at a log that cannot be read."""
 TRUSTED_AFTER = 3
 ENDS_WITHIN = 5.0
 """Seconds within which its thread ends, unless a disk hangs."""
@@ -74,7 +74,6 @@ class BundleLog(Worker):
             return self._is_stopping
 
     def hurry(self, follower: object, is_waiting: bool) -> None:
-        """Look more often while *follower* waits."""
         with self._condition:
             if is_waiting == (follower in self._eager):
                 return
@@ -99,7 +98,7 @@ class BundleLog(Worker):
             return found
 
     def _wake(self) -> None:
-        """End the thread's wait. The caller holds the condition, so that the thread does not close the events."""
+        """End the thread's wait. Requires the condition, so that the thread does not close the events."""
         self._condition.notify_all()
         if self._events is not None:
             self._events.wake()
@@ -177,8 +176,6 @@ class _Round:
 
 
 class _ReadOnce(TableLog):
-    """A log that reads each commit once for several readers."""
-
     def __init__(self, path: AnyPath, round_of: Callable[[int], _Round]):
         super().__init__(path)
         self._round_of = round_of
@@ -199,7 +196,7 @@ def bundle_log(path: AnyPath, follower: object, notify: Callable[[], None]) -> B
 
 
 def leave(log: BundleLog, follower: object) -> None:
-    """Stop following. The last one ends the log's thread. May be repeated."""
+    """Stop following; the last follower ends the log's thread. May be repeated."""
     with _logs_lock:
         is_last = log.leave(follower)
         if is_last:

@@ -1,4 +1,4 @@
-"""A client's connection to the broker: a background thread writes ``requests`` and follows ``cursor_ledger``.
+"""A client's connection to a broker: a background thread writes ``requests`` and follows ``cursor_ledger``.
 
 An idle client sends a sign of life three times per lease. A permanent failure ends the thread and is reported to all
 waiting callers.
@@ -28,7 +28,7 @@ from pulsar_spark.storage.store.away import is_away, root_away
 from pulsar_spark.storage.store.faults import is_fault_of_disk
 
 FAULT_SECONDS = 1.0
-"""Seconds between looks at a log that cannot be read at the moment."""
+"""Seconds between looks at a log that cannot be read."""
 Done = Callable[[list[Reply], PulsarSparkError | None], None]
 """Called with the replies in the order of the requests, or without replies and with the error."""
 
@@ -36,8 +36,8 @@ Done = Callable[[list[Reply], PulsarSparkError | None], None]
 class Channel(Worker):
     """The connection of one client to one bundle.
 
-    ``clock`` counts monotonic seconds. A broker waits ``lease_ms`` for a sign of life. *maker* is shared by all
-    channels of the client.
+    ``clock`` counts monotonic seconds. A broker waits ``lease_ms`` for a sign of life. The client's channels share
+    *maker*.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Channel(Worker):
         self._eager = 0
         self._last_sign = float("-inf")
         self.failure: PulsarSparkError | None = None
-        """Why no more requests can be sent; None while they can."""
+        """Why no more requests can be sent."""
         self._is_faulty = False
         self._rounds = RoundReader(layout, self._inbox, self._condition, self._broker, clock, self.logger)
         self._start()
@@ -81,8 +81,8 @@ class Channel(Worker):
     ) -> None:
         """Send *rows* in one commit, in order.
 
-        *committed* gets the version: -1 if the connection failed before, 0 at once without rows. *replied* has a
-        callback for each request id with a reply.
+        *committed* gets the version: -1 if the connection failed before, 0 at once without rows. *replied* has
+        callbacks for replies, by request id.
         """
         if not rows:
             if committed is not None:
@@ -131,16 +131,17 @@ class Channel(Worker):
 
     def post(self, rows: list[dict], timeout: float) -> None:
         """Send *rows* and wait until they are committed; :class:`Timeout` after *timeout* seconds."""
-        versions: list[int] = []
         is_done = threading.Event()
+        version = 0
 
-        def done(version: int) -> None:
-            versions.append(version)
+        def done(committed: int) -> None:
+            nonlocal version
+            version = committed
             is_done.set()
 
         self.submit(rows, is_urgent=True, committed=done)
         if interrupts.until(is_done.wait, timeout):
-            if versions[0] < 0 and self.failure is not None:
+            if version < 0 and self.failure is not None:
                 raise self.failure
         else:
             raise Timeout(
@@ -154,7 +155,6 @@ class Channel(Worker):
             self._inbox.attach(consumer_id, topic, partition, subscriber)
 
     def detach(self, consumer_id: str, topic: str, partition: int) -> None:
-        """Stop dispatching to the consumer."""
         with self._condition:
             self._inbox.detach(consumer_id, topic, partition)
 
@@ -187,7 +187,6 @@ class Channel(Worker):
             self._rounds.hurry(bool(self._inbox.waiting or self._eager))
 
     def has_broker(self) -> bool:
-        """Whether there was a broker a second ago."""
         return self.failure is None and self._broker.is_there
 
     def _run(self) -> None:
@@ -259,7 +258,7 @@ class Channel(Worker):
 
     @property
     def _next_sign(self) -> float:
-        """When to send a sign of life; never without consumers."""
+        """Never without consumers."""
         return self._last_sign + self.lease_ms / 3000 if self._inbox.has_consumers else float("inf")
 
     def _send(self) -> None:

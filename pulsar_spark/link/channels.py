@@ -79,7 +79,6 @@ class Channels:
             sleep(LOOK_AGAIN_SECONDS)
 
     def ask_then(self, rows: list[dict], timeout: float, done: Done) -> None:
-        """Like :meth:`ask`, without waiting."""
         self._ask_then(dict(enumerate(rows)), time.monotonic() + timeout, {}, done)
 
     def _ask_then(self, pending: dict[int, dict], deadline: float, replies: dict[int, Reply], done: Done) -> None:
@@ -110,17 +109,14 @@ class Channels:
             channel.ask_then([*group.values()], left_seconds, partial(answered, group))
 
     def post(self, rows: list[dict], timeout: float) -> None:
-        """Send *rows* and wait until they are committed."""
         deadline = time.monotonic() + timeout
         for channel, group in self._by_channel(dict(enumerate(rows))):
             channel.post([*group.values()], max(0.0, deadline - time.monotonic()))
 
     def attach(self, consumer_id: str, topic: str, partition: int, subscriber: Subscriber) -> None:
-        """Dispatch what the topic's broker has for the consumer on this partition to *subscriber*."""
         self.of(topic).attach(consumer_id, topic, partition, subscriber)
 
     def detach(self, consumer_id: str, topic: str, partition: int) -> None:
-        """Stop dispatching to the consumer."""
         for channel in self._channels.values():
             channel.detach(consumer_id, topic, partition)
 
@@ -129,7 +125,6 @@ class Channels:
         self._first.call_later(delay, function)
 
     def hurry(self, change: int) -> None:
-        """Count waiting callers, +1 before and -1 after a wait."""
         with self._lock:
             self._eager += change
             channels = self._channels.values()
@@ -142,7 +137,6 @@ class Channels:
         return next(filter(None, (channel.failure for channel in self._channels.values())), None)
 
     def has_broker(self) -> bool:
-        """Whether all bundles in use had a broker a second ago."""
         return all(channel.has_broker() for channel in self._channels.values())
 
     def stop(self, timeout: float) -> None:

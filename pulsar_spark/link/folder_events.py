@@ -41,7 +41,6 @@ class FolderEvents:
         return self._events in ready
 
     def wake(self) -> None:
-        """End the wait, from any thread."""
         os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:

@@ -1,8 +1,6 @@
-"""Dispatch a round's rows to a client's consumers and callers.
+"""Dispatches a round's rows to a client's consumers and callers.
 
-Order: resets, removals, replies, deliveries, among these entries that came due first if the consumer wants that. A
-delivery states which requests its round had read, so that a consumer can tell whether its own request came later. The
-channel makes all calls and holds its lock while tables change.
+Order: resets, removals, replies, deliveries. The channel makes all calls and holds its lock while tables change.
 """
 
 from collections.abc import Callable, Iterator
@@ -63,8 +61,7 @@ class Subscriber(Protocol):
     """One consumer on one topic partition, to which rows are dispatched. All calls come from the channel's thread."""
 
     wants_due_first: bool
-    """Whether entries that came due precede all others of a round. With order per key they do not: there, entries given
-    back come first."""
+    """Whether entries that came due precede all others of a round; not where the order per key is kept."""
 
     def on_reset(self) -> None:
         """The cursor was moved."""
@@ -78,8 +75,8 @@ class Subscriber(Protocol):
     def on_delivery(self, row: dict, requests_version: int) -> None:
         """Entries were delivered in a round that had read ``requests`` up to this version.
 
-        The row has ``positions`` (an array; by due time for entries that came due) if it does not mean all entries from
-        ``first`` to ``last``, else None.
+        ``positions`` of the row is None for all entries from ``first`` to ``last``, else an array; by due time for
+        entries that came due.
         """
 
     def on_failure(self, error: PulsarSparkError) -> None:
@@ -100,11 +97,9 @@ class Answers:
 
     @property
     def are_there(self) -> bool:
-        """Whether all replies are there."""
         return len(self._found) == len(self._ids)
 
     def in_order(self) -> list[Reply]:
-        """The replies in the order of their requests, once all are there."""
         return [self._found[request_id] for request_id in self._ids]
 
     def _take(self, request_id: str, reply: Reply) -> None:
@@ -120,7 +115,7 @@ def read_rows(path: AnyPath, commit: Commit) -> pa.Table:
 
 
 def is_by_due_time(delivery: dict) -> bool:
-    """Does a row of a delivery name its entries in the order in which they came due?"""
+    """Whether a row of a delivery names its entries in the order in which they came due."""
     positions = delivery["positions"]
     return positions is not None and bool((positions[1:] < positions[:-1]).any())
 
@@ -156,11 +151,9 @@ class Inbox:
         return list(self._subscribers.values())
 
     def wanted(self) -> tuple[pa.Array, pa.Array]:
-        """The consumer ids and request ids of interest."""
         return pa.array(list(self._consumer_ids), pa.string()), pa.array(list(self.waiting), pa.string())
 
     def concerns(self, round_commit: Commit) -> bool:
-        """Whether a round may concern anybody here."""
         if round_commit.concerns is None:
             return True
         return round_commit.may_concern(map(concerned_name, chain(self._consumer_ids, self.waiting)))
@@ -168,10 +161,8 @@ class Inbox:
     def receive(
         self, commit: Commit, read: Callable[[Commit], pa.Table], lock: AbstractContextManager = nullcontext()
     ) -> None:
-        """Dispatch the round that a *commit* made; *read* returns its rows, as :func:`read_rows` does.
-
-        *lock* is held while the recipients are determined.
-        """
+        """Dispatch the round of *commit*; *read* returns its rows, as :func:`read_rows` does. *lock* is held while the
+        recipients are determined."""
         with lock:
             is_ours = self.concerns(commit)
         if is_ours:
@@ -181,7 +172,6 @@ class Inbox:
             self.dispatch(rows, wanted)
 
     def forget(self, answers: Answers) -> None:
-        """Remove the callbacks of *answers*."""
         for request_id in answers.awaited:
             self.waiting.pop(request_id, None)
 
@@ -226,8 +216,8 @@ class Inbox:
 
 
 def _by_position(deliveries: list[dict]) -> list[dict]:
-    """*deliveries* with those of a consumer by position, cut where entries of one lie between entries of another, so
-    that entries are handed out in order. Those by due time stay as they are."""
+    """The *deliveries* of each consumer by position, cut where entries of one lie between entries of another. Those by
+    due time stay as they are."""
     found: list[dict] = []
     of_consumers: dict[tuple, list[dict]] = {}
     for row in deliveries:

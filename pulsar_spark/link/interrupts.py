@@ -1,8 +1,8 @@
-"""Make Ctrl-C raise :class:`Interrupted` in calls that wait, on any thread.
+"""Makes Ctrl-C raise :class:`Interrupted` in calls that wait, on any thread.
 
 Rule: ``waitForAsyncValue`` of the ``pulsar`` package. Python runs signal handlers on the main thread only, so our
-handler counts and waiting threads check the count. It replaces only Python's own handler, until the last client closes.
-With another handler, a KeyboardInterrupt in or of the main thread counts.
+handler counts and waiting threads check the count. It replaces only Python's own handler. With another one, a
+KeyboardInterrupt in or of the main thread counts.
 """
 
 import signal
@@ -72,7 +72,7 @@ def end_program() -> None:
 
 
 def stay_to_the_end() -> None:
-    """Keep a daemon thread in its call while the program ends; an error would only print a traceback."""
+    """Keep a daemon thread in its call while the program ends, where an error would only print a traceback."""
     while _is_over and threading.current_thread().daemon:
         time.sleep(1.0)
 
@@ -123,8 +123,6 @@ def until(attempt: Callable[[float | None], bool], seconds: float | None, since:
 
 
 def join(thread: threading.Thread, seconds: float) -> None:
-    """Wait for the end of a thread, at most *seconds*."""
-
     def attempt(left: float | None) -> bool:
         thread.join(left)
         return not thread.is_alive()

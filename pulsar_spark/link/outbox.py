@@ -22,18 +22,16 @@ class Outbox:
         self._last_commit = float("-inf")
 
     def put(self, rows: list[dict], committed: Committed | None, *, is_urgent: bool) -> None:
-        """Add *rows*, in order."""
         self.rows += rows
         if committed is not None:
             self.when_committed(committed)
         self.is_urgent |= is_urgent
 
     def when_committed(self, committed: Committed) -> None:
-        """Call *committed* with the version of the next commit."""
         self._committed.append(committed)
 
     def gather(self, source: Source, due: float, *, is_urgent: bool) -> bool:
-        """Ask *source* for its rows at *due* or earlier; whether the channel has to wake up for that."""
+        """Ask *source* for its rows at *due* or earlier; return whether the channel has to wake up for that."""
         self.is_urgent |= is_urgent
         is_new = is_urgent or due < self._sources.get(source, float("inf"))
         if is_new:
@@ -60,16 +58,13 @@ class Outbox:
         return sources
 
     def take(self) -> tuple[list[dict], list[Committed]]:
-        """Take the rows of a commit and its callbacks."""
         rows, committed = self.rows, self.take_committed()
         self.rows, self.is_urgent = [], False
         return rows, committed
 
     def take_committed(self) -> list[Committed]:
-        """Take the callbacks."""
         committed, self._committed = self._committed, []
         return committed
 
     def note_commit(self, now: float) -> None:
-        """Note when rows were committed last."""
         self._last_commit = now

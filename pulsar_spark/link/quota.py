@@ -1,8 +1,8 @@
 """What a topic's policies allow a producer: message size, delay, deduplication, and the backlog quota (semantics 3.30).
 
 All producers of the process read the policies together, at most four times a second unless a publish waits for the
-quota. A stopped topic (see storage.repair.condition) accepts nothing; its own log is checked too, because there may be
-no broker.
+quota. A stopped topic (see storage.repair.condition) accepts nothing; its log is checked too, because there may be no
+broker.
 """
 
 import threading
@@ -43,11 +43,10 @@ LOOK_SECONDS = 0.25
 _POLL_SECONDS = 0.05
 _LOOK_BACK = 200
 _COLUMNS = ["kind", "round", "topic", "topic_id", "properties", "is_removed", "is_snapshot"]
-"""Columns of policies and of the round itself."""
 
 
 class _Policies:
-    """A bundle's latest policies, shared by all producers of the process."""
+    """A bundle's policies, shared by all producers of the process."""
 
     def __init__(self, path: AnyPath):
         self._path, self._lock, self._latest = path, threading.Lock(), LatestRows("policy")
@@ -70,7 +69,7 @@ def _policies_of(layout: Layout) -> _Policies:
 
 
 class BacklogQuota:
-    """The latest policies of one topic for one producer. Safe for threads."""
+    """The latest policies of one topic for one producer. Thread-safe."""
 
     def __init__(
         self,
@@ -88,12 +87,12 @@ class BacklogQuota:
         self._of_bundle = _policies_of(layout)
         self._policies: Mapping[tuple[str, str], str] = {}
         self.max_message_size = self._max_message_size()
-        """In bytes, by the last look at the policies."""
+        """In bytes."""
         self.max_delay_ms = 0
-        """Likewise; 0 is no limit."""
+        """0 is no limit."""
         self._is_exceeded = False
         self._look_at = self.known_until = float("-inf")
-        """``known_until``: before this time of the clock, :meth:`refusal` returns None at once and reads nothing."""
+        """Until ``known_until`` :meth:`refusal` returns None and reads nothing."""
         self._followed = max(0, TableLog(topic.path).latest() - _LOOK_BACK)
 
     def refusal(self, timeout: float, is_closed: Callable[[], bool] = lambda: False) -> PulsarSparkError | None:
@@ -124,7 +123,7 @@ class BacklogQuota:
         return f"; a broker checks every {shown_seconds(seconds)} (policy {CHECK_SECONDS})"
 
     def look(self) -> None:
-        """Read the current policies, at most four times a second."""
+        """At most four times a second."""
         if self._clock() >= self._look_at:
             self._look()
 

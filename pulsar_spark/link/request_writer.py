@@ -1,6 +1,6 @@
-"""Write requests: one commit to ``requests`` at a time, never a request twice (see sure_append).
+"""Writes requests: one commit to ``requests`` at a time, never a request twice (see sure_append).
 
-Requests of all clients of the process during a commit go into the next one. Only the broker writes checkpoints.
+Requests that clients of the process submit during a commit go into the next one. Only the broker writes checkpoints.
 """
 
 import threading
@@ -32,7 +32,6 @@ class RequestWriter:
 
     @property
     def path(self) -> str:
-        """The folder of the table."""
         return self._table.path
 
     def write(self, rows: list[dict]) -> int:

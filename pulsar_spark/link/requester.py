@@ -1,4 +1,4 @@
-"""Send requests to the broker and wait for the replies, without a JVM.
+"""Sends requests to the broker and waits for the replies.
 
 A bundle's requests go into one commit, so that a round sees all or none. They expire just before the sender stops
 waiting, so what failed with Timeout is not done later.

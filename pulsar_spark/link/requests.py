@@ -1,6 +1,6 @@
 """Rows of requests to the broker.
 
-A request id is ``<client id>-<number>``, padded, so the ids of one commit sort in the order of creation.
+A request id is ``<client id>-<number>``, padded, so that ids of one commit sort in the order of creation.
 """
 
 import itertools
@@ -20,22 +20,20 @@ EXPIRING = frozenset(
     {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "policy", "unload"}
     | {"reschedule"}
 )
-"""Kinds of requests that expire when nobody waits for the reply any more. Requests about deliveries never expire,
-except cancellations."""
+"""Kinds of requests that expire when nobody waits for the reply any more. Of requests about deliveries only
+cancellations expire."""
 
 ANSWER_SECONDS = 1.0
 LATEST_MS = 10**15
 
 
 class RequestMaker:
-    """Makes the rows of one client."""
-
     def __init__(self, client_id: str):
         self.client_id = client_id
         self._numbers = itertools.count()
 
     def make(self, kind: str, **columns) -> dict:
-        """One row; missing columns are null."""
+        """A row; missing columns are null."""
         return {
             "request_id": f"{self.client_id}-{next(self._numbers):012d}",
             "kind": kind,
@@ -46,8 +44,8 @@ class RequestMaker:
 
 
 def valid_for(rows: list[dict], timeout: float) -> list[dict]:
-    """*rows* with the instant after which the broker refuses them, so that what failed with Timeout is not done later.
-    It is a little early, for a late reply."""
+    """*rows* with the instant after which the broker refuses them, a little before *timeout*, so that what failed with
+    Timeout is not done later."""
     until = time.time() + timeout - min(ANSWER_SECONDS, timeout / 10)
     if until * 1000 > LATEST_MS:
         return rows
@@ -60,7 +58,6 @@ def valid_for(rows: list[dict], timeout: float) -> list[dict]:
 
 
 def no_answer(root: AnyPath, timeout: float) -> Timeout:
-    """The error after no broker replied for *timeout* seconds."""
     return Timeout(f"no broker answered on root {str(root)!r} within {shown_seconds(timeout)}: {_what_to_do(root)}")
 
 

@@ -1,4 +1,4 @@
-"""Read the rounds of a bundle and dispatch their rows to a client's consumers and callers."""
+"""Reads the rounds of a bundle and dispatches their rows to a client's consumers and callers."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 LOOK_SECONDS = 10.0
-"""Seconds until the log is looked at without any report of a round."""
+"""Seconds until the log is looked at without any report."""
 
 
 class RoundReader:
@@ -41,7 +41,7 @@ class RoundReader:
         self.log = self._bundle_log.log
 
     def receive(self) -> bool:
-        """Receive new rounds, if one was reported or after some time without reports. False if rounds were lost."""
+        """Receive new rounds, if one was reported or after some time. False if rounds were lost."""
         if not self.has_news and self._clock() < self.next_look:
             return True
         self.has_news, self.next_look = False, self._clock() + LOOK_SECONDS
@@ -63,11 +63,9 @@ class RoundReader:
         return False
 
     def hurry(self, is_waiting: bool) -> None:
-        """Look at the log more often while somebody waits."""
         self._bundle_log.hurry(self, is_waiting)
 
     def close(self) -> None:
-        """Stop following the rounds."""
         leave(self._bundle_log, self)
 
     def _note_round(self) -> None:

@@ -12,7 +12,7 @@ Kept = TypeVar("Kept")
 
 
 class SharedByTable(Generic[Kept]):
-    """Calls *make* once per table and keeps the result while it is used. Safe for threads.
+    """Calls *make* once per table and keeps the result while it is used. Thread-safe.
 
     A table that was created again, or a forked process, gets a new object.
     """

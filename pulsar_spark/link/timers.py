@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Timers:
-    """The timers of the thread that calls :meth:`run_due`; any thread may add one. *condition* wakes the thread."""
+    """The timers of the thread that calls :meth:`run_due`; *condition* wakes it."""
 
     def __init__(self, condition: threading.Condition, clock: Callable[[], float]):
         self._condition, self._clock = condition, clock
@@ -15,17 +15,15 @@ class Timers:
         self._numbers = itertools.count()
 
     def add(self, delay: float, function: Callable[[], None]) -> None:
-        """Call *function* after *delay* seconds."""
         with self._condition:
             heapq.heappush(self._timers, (self._clock() + delay, next(self._numbers), function))
             self._condition.notify_all()
 
     def next_due(self) -> float:
-        """The time of the next call; infinity without one."""
+        """Infinity without one."""
         return self._timers[0][0] if self._timers else float("inf")
 
     def run_due(self) -> None:
-        """Make the calls whose time has come."""
         while True:
             with self._condition:
                 if self.next_due() > self._clock():

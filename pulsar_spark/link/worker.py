@@ -7,8 +7,8 @@ from pulsar_spark.link import interrupts
 
 
 class Worker(ABC):
-    """Runs :meth:`_run` on its own thread. It must return once ``_is_stopping`` is set, which notifies the
-    condition."""
+    """Runs :meth:`_run` on its own thread, which must return once ``_is_stopping`` is set; the condition is notified
+    then."""
 
     def __init__(self, name: str, condition: threading.Condition):
         self._condition, self._is_stopping = condition, False

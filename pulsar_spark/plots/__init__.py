@@ -1,8 +1,8 @@
 """Pictures of a root's state, for notebooks: backlog, rates, rounds, deliveries, hash owners, due times, one message.
 
-Each function reads a few rows of the broker's tables with Spark, draws on *axes* (by default on a new figure) and
-returns the axes. Install with ``pip install 'pulsar_spark[plots]'``. Everybody can tell the colours apart; lines also
-differ in dashes, bars in hatches.
+Each function reads a few rows of the broker's tables with *spark*, draws on *axes* (by default on a new figure) and
+returns the axes. Install with ``pip install 'pulsar_spark[plots]'``. Dashes and hatches tell lines and bars apart
+without colours.
 """
 
 import os
@@ -38,15 +38,13 @@ def rates(
     """Plot entries per second published to *topic* and acknowledged by *subscription*, and messages per second
     delivered to it.
 
-    *spark* reads the root in the folder *root*. Each point is the mean over the second before it.
+    *spark* reads the root in the folder *root*.
     """
     return drawing.draw_rates(_progress(spark, root, topic), topic, subscription, axes)
 
 
 def rounds(spark: "SparkSession", root: str | os.PathLike, *, axes: Axes | None = None) -> Axes:
-    """Plot the rounds per second of the brokers that served the root in the folder *root*, one line per broker. *spark*
-    reads it.
-    """
+    """Plot the rounds per second of the brokers that served the root in the folder *root*, one line per broker."""
     create_views(spark, root)
     found = spark.sql("SELECT round_time AS time, broker_id FROM rounds ORDER BY round")
     return drawing.draw_rounds(_as_pandas(found), axes)
@@ -61,10 +59,10 @@ def who_got_what(
     partition: int = -1,
     axes: Axes | None = None,
 ) -> Axes:
-    """Plot which positions of *topic* each consumer of *subscription* received, one bar per run of positions.
+    """Plot which positions of *topic* each consumer of *subscription* received, one bar per run of positions; hatched
+    if delivered again.
 
     *spark* reads the root in the folder *root*; *partition* chooses a partition of a partitioned topic.
-    Hatched bars were delivered again.
     """
     found = _events(spark, root, topic, subscription, partition, "event = 'delivered' AND first IS NOT NULL")
     return drawing.draw_who_got_what(found, topic, subscription, axes)

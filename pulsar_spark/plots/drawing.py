@@ -1,4 +1,4 @@
-"""What the pictures look like: each function draws pandas rows on *axes* and returns them; None makes a new figure."""
+"""How the pictures look: each function draws pandas rows on *axes* and returns them; None makes a new figure."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ EVENT_MARKS = {
     "retry_lettered": ("^", "#CC79A7"),
     "dead_lettered": ("X", "#D55E00"),
 }
-"""Mark and colour of each event; others are black diamonds."""
+"""Mark and colour; of other events black diamonds."""
 
 
 def draw_backlog(progress: pd.DataFrame, topic: str, axes: Axes | None = None) -> Axes:
@@ -55,8 +55,7 @@ def draw_rounds(rounds: pd.DataFrame, axes: Axes | None = None) -> Axes:
 
 def draw_who_got_what(deliveries: pd.DataFrame, topic: str, subscription: str, axes: Axes | None = None) -> Axes:
     """Draw a bar from ``first`` to ``last`` in the row of ``consumer_name``, hatched where an earlier row has some of
-    these positions. Rows are in the order of time.
-    """
+    these positions. Rows are in order of time."""
     axes, deliveries = _axes(axes), deliveries.assign(is_again=_repetitions(deliveries["first"], deliveries["last"]))
     names = sorted(deliveries["consumer_name"].dropna().unique())
     for number, name in enumerate(names):
@@ -158,7 +157,7 @@ def _patches(names: Iterable[str]) -> list[Patch]:
 
 
 def _over_time(axes: Axes, title: str, unit: str, *, is_labelled: bool = True) -> Axes:
-    """The axes with a title, the *unit* of the vertical axis, and times (UTC) on the horizontal one."""
+    """Set a title, the *unit* of the vertical axis, and times (UTC) on the horizontal one."""
     axes.set(title=title, ylabel=unit, xlabel="time (UTC)")
     locator = AutoDateLocator()
     axes.xaxis.set_major_locator(locator)

@@ -1,4 +1,4 @@
-"""Make values of annotated classes, such as dataclasses, from JSON. Unknown fields are ignored: a writer may be
+"""Makes values of annotated classes, such as dataclasses, from JSON. Unknown fields are ignored: a writer may be
 newer."""
 
 import dataclasses
@@ -12,7 +12,7 @@ from pulsar_spark.schema.record import Record
 
 
 def instance_of(cls: type, found: dict) -> object:
-    """An instance of *cls* from those of the fields *found* that it has."""
+    """An instance of *cls* from the fields *found*."""
     if issubclass(cls, Record):
         return cls(**found)
     hints = _hints(cls)

@@ -1,7 +1,7 @@
 """Fields of a record: the type of a value, its default, and Avro's name for the type.
 
-They are those of ``pulsar.schema``, with two differences: an enumeration in an array or map is defined in full, as
-valid Avro requires, and its value may be given as the member's value.
+They are those of ``pulsar.schema``. Ours: an enumeration in an array or map is defined in full, as valid Avro requires,
+and its value may be given as the member's value.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ class Field(ABC):
     """The type of one field of a record.
 
     ``default``: the value of a missing field. ``required``: the field is not null. ``required_default``: the definition
-    contains the default, so that readers use it for messages without the field.
+    contains the default.
     """
 
     _default: Any
@@ -36,7 +36,7 @@ class Field(ABC):
         """The Python class, or classes, of the values."""
 
     def validate_type(self, name: str, val: Any) -> Any:
-        """Return *val* as the field stores it. TypeError with the field's *name* if its type is wrong."""
+        """Return *val* as the field stores it; TypeError with the field's *name* if its type is wrong."""
         if val is None and not self._required:
             return self.default()
         if not isinstance(val, self.python_type()):

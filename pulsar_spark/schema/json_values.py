@@ -17,7 +17,7 @@ from pulsar_spark.schema.record import Record
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 _CLASSES = {"date": date, "time": time, "timestamp": datetime, "local": datetime, "decimal": Decimal, "uuid": UUID}
-"""Python classes, by the beginning of the logical type's name."""
+"""By the beginning of the logical type's name."""
 
 
 def has_logical_types(kind: AvroType, seen: frozenset[str] = frozenset()) -> bool:
@@ -49,8 +49,8 @@ def to_json(value: Any, kind: AvroType) -> Any:
 
 
 def from_json(value: Any, kind: AvroType, field: Any = None) -> Any:
-    """*value* with Python's values of logical types; numbers with a point were read as ``Decimal``. *field* is the
-    record or field for *kind*; one of another class gets the stored value."""
+    """*value* with Python's values of logical types, from JSON whose numbers with a point were read as ``Decimal``.
+    *field* is the record or field for *kind*; one of another class gets the stored value."""
     if value is None:
         return None
     if kind.kind == "union":

@@ -22,7 +22,7 @@ from pulsar_spark.schema.fields import Array, Class, CustomEnum, Field, Map
 
 
 class RecordMeta(type):
-    """Collects the fields of a record's class, in their order."""
+    """Collects the fields of a class, in order."""
 
     _fields: dict[str, Any]
 
@@ -122,7 +122,7 @@ class Record(metaclass=RecordMeta):
         return type(self)
 
     def validate_type(self, name: str, val: Any) -> Any:
-        """Return *val* if it is a record of this class. Otherwise TypeError with the *name*."""
+        """Return *val* if it is a record of this class; otherwise TypeError with the *name*."""
         if val is None and not self._required:
             return self.default()
         if not isinstance(val, type(self)):

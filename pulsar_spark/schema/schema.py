@@ -22,8 +22,8 @@ from pulsar_spark.schema.record import Record
 class Schema(ABC):
     """Encodes values of the class ``record_cls`` as bytes and decodes them.
 
-    A topic keeps its kind (``schema_type``), its name (``schema_name``) and its definition (``schema_definition``,
-    which JSON can represent).
+    A topic keeps its kind (``schema_type``), name (``schema_name``) and definition (``schema_definition``, which JSON
+    can represent).
     """
 
     _client: Any = None
@@ -51,7 +51,7 @@ class Schema(ABC):
         return self._schema_info
 
     def attach_client(self, client: Any) -> None:
-        """Set the *client* that knows the schemas of the topic's writers. Consumers and readers call this."""
+        """Set the *client*, which knows the schemas of the topic's writers."""
         self._client = client
 
     def _validate_object_type(self, obj: Any) -> None:
@@ -62,7 +62,6 @@ class Schema(ABC):
             )
 
     def __eq__(self, other: object) -> bool:
-        """Equal kind, class and definition."""
         if type(self) is not type(other) or not isinstance(other, Schema):
             return NotImplemented
         return (self._record_cls, self._schema_info) == (other._record_cls, other._schema_info)
@@ -113,10 +112,7 @@ class StringSchema(Schema):
 
 class JsonSchema(Schema):
     """JSON objects for records and dataclasses of the class ``record_cls`` or, if that is None, for dicts that follow
-    ``schema_definition``.
-
-    The package has no ``schema_definition``. Values of logical types follow the definition (see json_values).
-    """
+    ``schema_definition``, which the package lacks."""
 
     def __init__(self, record_cls: type | None, schema_definition: dict[str, Any] | None = None) -> None:
         if not isinstance(record_cls, type) and (record_cls is not None or schema_definition is None):
@@ -129,7 +125,7 @@ class JsonSchema(Schema):
 
     @cached_property
     def _parsed(self) -> AvroType | None:
-        """The parsed definition; None if the topic keeps none."""
+        """None if the topic keeps none."""
         return parse_definition(self._schema_info.schema()) if self._schema_info.is_kept else None
 
     @cached_property
@@ -158,7 +154,7 @@ class JsonSchema(Schema):
 
 
 _NO_NUMBERS = (b'"NaN"', b'Infinity"')
-"""Texts that frames and Jackson write for numbers that JSON lacks."""
+"""Texts for numbers that JSON lacks."""
 
 
 def _plain(value: Any) -> Any:

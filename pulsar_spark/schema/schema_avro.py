@@ -1,7 +1,7 @@
 """AvroSchema: values in Avro's binary encoding, through ``fastavro``.
 
 A message is decoded with its writer's definition and resolved to this schema. Unlike in ``pulsar.schema``, definitions
-that do not resolve are an error of the message.
+that do not resolve are an error.
 """
 
 import io
@@ -20,8 +20,7 @@ from pulsar_spark.schema.schema import Schema
 
 class AvroSchema(Schema):
     """Avro's binary encoding of records of the class ``record_cls`` or, if that is None, of dicts that follow
-    ``schema_definition``.
-    """
+    ``schema_definition``."""
 
     def __init__(self, record_cls: type[Record] | None, schema_definition: dict[str, Any] | None = None) -> None:
         fastavro()
@@ -48,8 +47,7 @@ class AvroSchema(Schema):
 
     def encode_dict(self, d: dict[str, Any]) -> dict[str, Any]:
         """The fields of the record *d* as ``fastavro`` takes them: dicts for records, names for members of
-        enumerations.
-        """
+        enumerations."""
         return _plain(d)
 
     def decode(self, data: bytes) -> Any:

@@ -1,7 +1,6 @@
 """ProtobufNativeSchema: messages of Protobuf in their own encoding, through ``protobuf``.
 
-Its definition is that of Pulsar's clients. Only equal definitions are compatible
-(protocol.schemas.schema_compatibility).
+Only equal definitions are compatible (protocol.schemas.schema_compatibility).
 """
 
 import base64
@@ -56,7 +55,6 @@ def _definition(record_cls: Any) -> dict[str, str]:
 
 
 def _collect(file: Any, files: dict[str, Any]) -> None:
-    """Add *file* after its imports, each once."""
     if file.name not in files:
         for imported in file.dependencies:
             _collect(imported, files)

@@ -65,7 +65,7 @@ def compaction_status(topic: Topic, root: Root, as_json: Json = False):
 
 
 def add_commands(app: typer.Typer, argument: ArgumentInfo, full: Callable[[str], str]) -> None:
-    """Add the three threshold commands to *app*; the scope is their *argument*, and *full* makes a scope of it."""
+    """Add the three threshold commands to *app*. The scope is their *argument*, which *full* completes."""
 
     @app.command("set-compaction-threshold")
     @shows_work(AWAITS_BROKER)

@@ -43,7 +43,7 @@ def _shown(found: dict) -> str:
 
 
 def add_commands(app: typer.Typer, argument: ArgumentInfo, full: Callable[[str], str]) -> None:
-    """Add the three commands to *app*; the scope is their *argument*, and *full* makes a scope of it."""
+    """Add the three commands to *app*. The scope is their *argument*, which *full* completes."""
 
     @app.command("set-delayed-delivery")
     @shows_work(AWAITS_BROKER)
@@ -67,5 +67,4 @@ def add_commands(app: typer.Typer, argument: ArgumentInfo, full: Callable[[str],
 
 
 def full_name(topic: str) -> str:
-    """A topic's full name, from any spelling."""
     return str(parse_topic_name(topic))

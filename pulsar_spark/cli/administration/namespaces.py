@@ -32,7 +32,6 @@ def list_(
 
 
 def _full_name(namespace: str) -> str:
-    """A namespace's name as policies use it; topics are refused."""
     return "/".join(parse_namespace(namespace))
 
 

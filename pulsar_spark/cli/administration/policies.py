@@ -23,7 +23,7 @@ from pulsar_spark.protocol.policies.policy_descriptions import description, poli
 
 app = typer.Typer(no_args_is_help=True)
 _NEGATIVE_NUMBERS = {"ignore_unknown_options": True}
-"""A value of -1 is a value, not an option."""
+"""-1 is a value, not an option."""
 Scope = Annotated[
     str,
     typer.Argument(
@@ -84,9 +84,8 @@ def add_get_and_remove(
     shown: Callable[[Any], str],
     default: str,
 ) -> None:
-    """Add ``get-`` and ``remove-`` of a *policy* to *app*, as in ``pulsar-admin``; the scope is their *argument*, and
-    *full* makes a scope of it. *shown* formats a setting; *default* is for none.
-    """
+    """Add ``get-`` and ``remove-`` of a *policy* to *app*. The scope is their *argument*, which *full* completes;
+    *shown* formats a setting; *default* is for none."""
     method, words = policy.replace("-", "_"), policy.replace("-", " ")
 
     @app.command(f"get-{policy}", help=f"Show the policy of {words} that is set here, or 'not set'.")
@@ -105,9 +104,8 @@ def add_get_and_remove(
 
 
 def add_deduplication(app: typer.Typer, argument: ArgumentInfo, full: Callable[[str], str]) -> None:
-    """Add ``set-``, ``get-`` and ``remove-deduplication`` to *app*; the scope is their *argument*, and *full* makes a
-    scope of it.
-    """
+    """Add ``set-``, ``get-`` and ``remove-deduplication`` to *app*. The scope is their *argument*, which *full*
+    completes."""
 
     @app.command("set-deduplication")
     @shows_work(AWAITS_BROKER)

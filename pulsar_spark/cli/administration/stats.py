@@ -57,7 +57,6 @@ _OF_CONSUMER = {
     "out/s": "msgRateOut",
     "blocked": "blockedConsumerOnUnackedMsgs",
 }
-"""The statistics to print, by column."""
 
 
 def _print_subscriptions(subscriptions: dict[str, dict]) -> None:
@@ -74,7 +73,6 @@ def _print_consumers(subscriptions: dict[str, dict]) -> None:
 
 
 def _cells(stats: dict, columns: dict[str, str]) -> list[Any]:
-    """Statistics as they are printed; ``oldest s`` is how long the oldest delivery is unacknowledged."""
     return [_shown(name, stats[key]) for name, key in columns.items()]
 
 
@@ -87,7 +85,6 @@ def _shown(name: str, value: Any) -> Any:
 
 
 def _print_key_shared(subscriptions: dict[str, dict]) -> None:
-    """Print the facts of Key_Shared subscriptions."""
     key_shared = [
         (
             name,

@@ -137,7 +137,7 @@ def hashes(topic: Topic, subscription: Subscription, root: Root, as_json: Json =
 
 
 def _owners(ranges: list[dict]) -> list[tuple]:
-    """A row for each partition and consumer, by first range: its ranges, shortened, and its share of all hashes."""
+    """A row for each partition and consumer: its ranges, shortened, and its share of all hashes."""
     owned: dict[tuple, list[dict]] = {}
     for each in ranges:
         owned.setdefault((each["partition"], each["consumer_id"], each["consumer_name"]), []).append(each)
@@ -210,7 +210,7 @@ def seek(
 
 
 def parse_target(text: str) -> Literal["earliest", "latest"] | int | datetime.datetime:
-    """Parse ``--to``; times are by default in UTC."""
+    """Times are by default in UTC."""
     if text in _ENDS:
         return _ENDS[text]
     if text.isascii() and text.isdigit():

@@ -31,7 +31,7 @@ from pulsar_spark.storage.layout import Layout
 
 app = typer.Typer(no_args_is_help=True)
 _NAMED = 5
-"""The most subscriptions named in a question."""
+"""Subscriptions in a question."""
 
 
 @app.command()
@@ -115,7 +115,7 @@ def delete(
 
 
 def _confirm_deletion(topic: str, found: dict) -> None:
-    """Ask before deleting a topic with subscriptions; without a terminal it is refused."""
+    """Ask before deleting a topic with subscriptions; refused without a terminal."""
     messages, subscriptions = sum(found["messages"].values()), found["subscriptions"]
     if not subscriptions:
         return

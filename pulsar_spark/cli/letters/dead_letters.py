@@ -1,6 +1,4 @@
-"""``pulsar-spark dlq``: list, count and reprocess dead letters. Spark starts only if there are letters. Payloads are
-never printed.
-"""
+"""``pulsar-spark dlq``: dead letters. Spark starts only if there are some. Payloads are never printed."""
 
 import datetime
 import importlib
@@ -189,7 +187,6 @@ def reprocess(
 
 
 def print_report(report: "Reprocessed", as_json: bool) -> None:
-    """Print what became of the letters, in all and by cause."""
     if as_json:
         print_json(report._asdict())
         return
@@ -229,7 +226,7 @@ def load_function(option: str, text: str | None) -> Callable | None:
 
 
 def parse_time(option: str, text: str | None) -> datetime.datetime | None:
-    """Parse a time, by default in UTC."""
+    """By default in UTC."""
     if text is None:
         return None
     try:
@@ -239,7 +236,6 @@ def parse_time(option: str, text: str | None) -> datetime.datetime | None:
 
 
 def parse_seconds(option: str, seconds: float | None) -> datetime.timedelta | None:
-    """Parse an option in seconds."""
     try:
         return None if seconds is None else datetime.timedelta(seconds=seconds)
     except (OverflowError, ValueError):  # ValueError: nan

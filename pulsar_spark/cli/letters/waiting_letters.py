@@ -1,6 +1,4 @@
-"""``pulsar-spark dlq waiting``, ``retry-waiting`` and ``drop-waiting``: letters that could not be written yet, without
-Spark.
-"""
+"""``pulsar-spark dlq waiting``, ``retry-waiting`` and ``drop-waiting``, without Spark."""
 
 from typing import Annotated
 

@@ -1,6 +1,4 @@
-"""``pulsar-spark delayed``: list, count, cancel and reschedule delayed messages, without Spark. Payloads are never
-printed; they may go to a file.
-"""
+"""``pulsar-spark delayed``: delayed messages, without Spark. Payloads are never printed; they may go to a file."""
 
 import functools
 import inspect
@@ -54,7 +52,6 @@ def _chosen(
     of_property: OfProperties = None,
     message_id: Ids = None,
 ) -> dict:
-    """The subscription, and the arguments of ``admin.selection.selection``."""
     return {
         "subscription": subscription,
         "since": parse_time("--since", since),
@@ -184,7 +181,6 @@ def reschedule(
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int], None]]:
-    """Show progress on a terminal."""
     with working(what) as status:
         yield lambda entries: status.update(f"{what}: {entries:,} so far")
 

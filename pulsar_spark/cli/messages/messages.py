@@ -49,12 +49,10 @@ from pulsar_spark.storage.topics.topics import existing_topic, is_root, resolve_
 
 MAX_PENDING_MESSAGES = 20_000
 LOOK_SECONDS = 0.5
-"""The longest wait for messages before signals are checked."""
+"""The longest wait before signals are checked."""
 
 
 class Content(NamedTuple):
-    """One message to publish."""
-
     payload: bytes
     key: str | None
 
@@ -124,7 +122,7 @@ def produce(
 
 
 def _what_is_made(layout: Layout, topic: str) -> str:
-    """Text that says what a producer creates (root or topic), so that a typing error is noticed."""
+    """Text that names what a producer creates, so that a typing error is noticed."""
     if not is_root(layout):
         return f" in the new root {str(layout.root)!r}"
     try:
@@ -159,7 +157,6 @@ def _split_key(payload: bytes, key: str | None, separator: bytes | None) -> Cont
 
 
 def parse_property(text: str) -> tuple[str, str]:
-    """Parse NAME=VALUE."""
     name, found, value = text.partition("=")
     if not found or not name:
         raise InvalidConfiguration(f"property {text!r}: give NAME=VALUE")
@@ -176,15 +173,12 @@ def _check_text(what: str, text: str | None) -> None:
 
 
 def _milliseconds(text: str | None) -> int | None:
-    """Parse ``--deliver-at`` to milliseconds since 1970."""
     found = parse_time("--deliver-at", text)
     return None if found is None else deliver_millis(found)
 
 
 class _Answers(Answered):
-    """The outcome of all messages: number published, last id, first error. ``is_over_quota``: a backlog quota
-    blocks the rest.
-    """
+    """The outcome of all messages. ``is_over_quota``: a backlog quota blocks the rest."""
 
     def __init__(self) -> None:
         self.published, self.is_over_quota = 0, False
@@ -296,7 +290,7 @@ def consume(
 
 
 def _operation_seconds(layout: Layout, topic: str, quiet: float | None, otherwise: float) -> float:
-    """How long to wait for the broker: *otherwise*, but at most *quiet* if there is no broker."""
+    """How long to wait for the broker; without one at most *quiet*."""
     if quiet is None or BundleLease(layout_of(layout, str(parse_topic_name(topic).partitioned_topic)), "").holder():
         return otherwise
     return min(quiet, otherwise)
@@ -324,9 +318,8 @@ def _key_shared_policy(
 def _receive(
     consumer: "pulsar_spark.Consumer", timeout: float | None, signals: list[int]
 ) -> Iterator["pulsar_spark.Message"]:
-    """Messages until a signal, or *timeout* seconds of silence. Unreadable ones are reported on stderr and stay
-    unacknowledged.
-    """
+    """Messages until a signal, or *timeout* seconds of silence. Unreadable ones are reported and stay
+    unacknowledged."""
     quiet_since = time.monotonic()
     while not signals:
         left = LOOK_SECONDS if timeout is None else min(LOOK_SECONDS, timeout - (time.monotonic() - quiet_since))

@@ -18,9 +18,8 @@ Output = Annotated[
 
 
 def open_payloads(output: Path | None) -> contextlib.AbstractContextManager[BinaryIO | None]:
-    """The file to which payloads are appended, None without *output*; :class:`InvalidConfiguration` if it cannot be
-    written.
-    """
+    """The file that payloads are appended to, None without *output*; :class:`InvalidConfiguration` if it cannot be
+    written."""
     try:
         return output.open("ab") if output else contextlib.nullcontext()
     except OSError as wrong:
@@ -28,9 +27,7 @@ def open_payloads(output: Path | None) -> contextlib.AbstractContextManager[Bina
 
 
 def show_message(message: Message, payloads: BinaryIO | None, as_json: bool, **more: Any) -> None:
-    """Print the facts of *message* and *more*, or why it is unreadable, and append its payload, as stored if
-    encrypted, to *payloads*.
-    """
+    """Print the facts of *message* and *more*, or why it is unreadable, and append its payload to *payloads*."""
     try:
         payload = message.data()
     except UnreadableMessage as error:
@@ -60,12 +57,10 @@ def show_message(message: Message, payloads: BinaryIO | None, as_json: bool, **m
 
 
 def show_all(messages: Iterable[Message], output: Path | None, as_json: bool) -> None:
-    """Show messages that were read without a consumer."""
     with open_payloads(output) as payloads:
         for message in messages:
             show_message(message, payloads, as_json, position=message._position)
 
 
 def parse_place(text: str) -> int | MessageId:
-    """Parse a position, or a printed message id."""
     return int(text) if text.isascii() and text.isdecimal() else parse_message_id(text)

@@ -1,6 +1,4 @@
-"""``pulsar-spark maintain``: upkeep of a root's tables, manual or scheduled; ``housekeeping`` lists what
-brokers did.
-"""
+"""``pulsar-spark maintain``: upkeep of a root's tables."""
 
 from typing import Annotated
 

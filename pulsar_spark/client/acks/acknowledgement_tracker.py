@@ -30,7 +30,6 @@ class Grouping(NamedTuple):
 
     @property
     def is_immediate(self) -> bool:
-        """Whether acknowledgements are never grouped."""
         return not self.group_time_ms or self.max_group_size <= 1 or self.has_receipts
 
 
@@ -48,7 +47,6 @@ class _Gathering:
         self._used = channel, lambda: self._take_rows() if channel is self._used[0] else []
 
     def ask(self, delay: float, *, is_urgent: bool = False) -> None:
-        """Send the rows after *delay* seconds or earlier."""
         channel, source = self._used
         channel.gather(source, delay, is_urgent=is_urgent)
 
@@ -157,7 +155,6 @@ class AcknowledgementTracker:
         return result, receipt
 
     def process_pending(self) -> None:
-        """Acknowledge the messages in :attr:`pending`."""
         self._add(lambda: False, None)
 
     def _process_pending(self) -> None:
@@ -200,7 +197,6 @@ class AcknowledgementTracker:
             self._gathering.ask(SPACING)
 
     def take_rows(self) -> list[dict]:
-        """Take the rows of everything acknowledged, then given back."""
         with self._lock:
             self._is_gathering = self._is_full = False
             self.pending.room = 0
@@ -246,7 +242,7 @@ class AcknowledgementTracker:
         self.fail(error)
 
     def fail(self, error: PulsarSparkError) -> None:
-        """Fail the open receipt: nothing can be sent any more."""
+        """Fail the open receipt."""
         with self._lock:
             self.pending.room = 0
             receipt, self._receipt = self._receipt, None

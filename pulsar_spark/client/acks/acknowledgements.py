@@ -29,7 +29,6 @@ class AckGroup:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything: the cursor was moved, or the subscription joined again."""
         self._entries: set[int] = set()
         self._unacked_bits: dict[int, int] = {}
         self._changed_batches: set[int] = set()
@@ -132,7 +131,7 @@ class AckGroup:
             self._unacked_bits[position] = left
 
     def take(self) -> list[Acknowledgement]:
-        """Take the requests to send now, in order."""
+        """Take the requests to send, in order."""
         requests = []
         if not self._is_cumulative_sent:
             ack_set = _words(self._cumulative_bits) if self._cumulative_bits else None

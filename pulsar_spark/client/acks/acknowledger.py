@@ -67,12 +67,11 @@ class Acknowledger:
         return receipt
 
     def discard(self, message: Message, error: UnreadableMessage) -> None:
-        """Acknowledge an unreadable message without showing it."""
+        """Acknowledge an unreadable message."""
         self._channel.logger.warning("a message is discarded: %s", error)
         self._acknowledge(self._places.find(message), None)
 
     def acknowledge_cumulative(self, message: Message | MessageId, properties: dict[str, str] | None) -> None:
-        """Acknowledge all messages of the partition up to and including this one."""
         self.check_cumulative()
         check_kept_properties(properties)
         place = self._places.find(message)

@@ -13,8 +13,6 @@ from pulsar_spark.protocol.delays.durations import shown_seconds
 
 
 class Receipt:
-    """Open until the expected replies have come."""
-
     def __init__(self):
         self._lock = threading.Lock()
         self._is_there = threading.Event()
@@ -38,7 +36,6 @@ class Receipt:
             self._is_there.set()
 
     def fail(self, error: PulsarSparkError) -> None:
-        """Fail: no more replies will come."""
         self._error = self._error or error
         self._is_there.set()
 

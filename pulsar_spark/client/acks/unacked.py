@@ -42,18 +42,15 @@ class UnackedTracker:
             self._handed_out.setdefault(timeout, OrderedDict())[key] = self._clock()
 
     def remove(self, subscription, position: int) -> None:
-        """The entry was acknowledged as a whole, or returned."""
         with self._lock:
             self._remove((subscription, position))
 
     def remove_up_to(self, subscription, position: int) -> None:
-        """Everything up to *position* was acknowledged."""
         with self._lock:
             for key in [key for key in self._timeouts if key[0] is subscription and key[1] <= position]:
                 self._remove(key)
 
     def forget(self, subscription) -> None:
-        """The subscription started again."""
         with self._lock:
             for key in [key for key in self._timeouts if key[0] is subscription]:
                 self._remove(key)

@@ -79,7 +79,6 @@ class Block:
         return block
 
     def message_id(self, row: int) -> MessageId:
-        """The id of a row."""
         entry_id, batch_index = self.column("entry_id")[row], self.column("batch_index")[row]
         ledger_id = self.column("ledger_id")[row] if self.ledger_id is None else self.ledger_id
         place = ledger_id, entry_id, -1 if batch_index is None else batch_index, self.partition

@@ -65,7 +65,7 @@ def open_logger(
 
 
 def close_logger(opened: logging.Logger, logger: logging.Logger | ConsoleLogger | FileLogger | None) -> None:
-    """Close what :func:`open_logger` opened for *logger*."""
+    """Close what :func:`open_logger` opened."""
     if isinstance(logger, (ConsoleLogger, FileLogger)):
         for handler in list(opened.handlers):
             handler.close()

@@ -164,7 +164,6 @@ class ConsumerKeySharedPolicy(KeySharedPolicy):
 
 
 def _sticky_ranges(given_ranges: object) -> list[tuple[int, int]]:
-    """Check ranges as the package does."""
     if not isinstance(given_ranges, (list, tuple, set, frozenset)):
         raise TypeError(f"argument sticky_ranges: list of pairs of int expected, not {given(given_ranges)}")
     ranges = [_pair(each) for each in given_ranges]

@@ -32,8 +32,7 @@ _FAILED = PulsarSparkError, OSError, DeltaError
 """Errors of reading, also while the root is away."""
 
 
-class _NotNow:
-    """Stands for a message while the root is away."""
+class _NotNow: ...
 
 
 _NOT_NOW = _NotNow()
@@ -114,7 +113,7 @@ class LogMessages:
                     yield from self._when_there(partial(self._of_run, partition, *wanted))
 
     def _wanted(self, partition: int, run: Run) -> Iterator[tuple[Run, Joining | None, int, Spans | None]]:
-        """The arguments of :meth:`_of_run` for *run*; nothing if none of it is wanted."""
+        """The arguments of :meth:`_of_run`, if any of *run* is wanted."""
         joining, shift, others = self._chunks[partition].joining(run) if run.has_chunks else (None, 0, None)
         wanted = self._start.rest_of(partition, run)
         if wanted is not None:

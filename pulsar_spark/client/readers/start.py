@@ -29,7 +29,6 @@ class Start:
 
     @property
     def first_ledger(self) -> int:
-        """The publish commit to begin at."""
         return 1 if self._message_id is None else self._message_id.ledger_id()
 
     def rest_of(self, partition: int, run: Run) -> Run | None:

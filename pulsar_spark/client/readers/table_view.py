@@ -128,7 +128,6 @@ class TableView(Described):
         return facts if self._subscription is None else {**facts, "subscription": self._subscription}
 
     def __str__(self) -> str:
-        """The package's text."""
         subscription = "" if self._subscription is None else f", subscription={self._subscription}"
         return f"TableView(topic={self._reader.topic()}{subscription})"
 

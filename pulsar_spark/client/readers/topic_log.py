@@ -24,7 +24,6 @@ from pulsar_spark.storage.topics.topics import Topic
 _REMEMBERED = 1000
 _LOOK_BACK = 100
 _POSITIONS_A_STEP = 1024
-"""Positions read from ``ledgers`` at a time."""
 
 
 class TopicLog:
@@ -61,11 +60,9 @@ class TopicLog:
         return heapq.merge(*known, key=lambda each: (each[1].ledger_id, each[0], each[1].first_entry_id))
 
     def start_at_end(self) -> None:
-        """Start at what is published from now on."""
         self._seen = max(0, self._log.latest())
 
     def latest(self) -> int:
-        """The ledger id of the last commit."""
         return self._log.latest()
 
     def next_runs(self) -> Iterator[tuple[int, Run]]:
@@ -78,7 +75,6 @@ class TopicLog:
             yield from runs
 
     def has_more(self) -> bool:
-        """Whether there are commits that :meth:`next_runs` has not given."""
         return self._log.has_news(self._seen)
 
     def _runs(self, commit: Commit) -> list[tuple[int, Run]]:

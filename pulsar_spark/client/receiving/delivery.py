@@ -67,7 +67,6 @@ class Delivery:
         )
 
     def is_taken(self) -> None:
-        """Note that it left the queue."""
         self.subscription.taken = self.taken_after(self.subscription.taken)
 
     def taken_after(self, taken: tuple[int, int]) -> tuple[int, int]:
@@ -88,7 +87,7 @@ class Delivery:
         )
 
     def join(self, others: "list[Delivery]") -> None:
-        """Append the entries of *others*, which follow in order."""
+        """Append *others*, which follow in order."""
         self.positions = np.concatenate([np.asarray(each.positions, np.int64) for each in (self, *others)])
         for each in others:
             if each.read_versions[0][1] != self.read_versions[-1][1]:

@@ -22,7 +22,7 @@ class DeliveryQueue:
         self._deliveries.append(delivery)
 
     def take_tail(self, subscription, messages: int) -> list[Delivery]:
-        """Remove and return :func:`tail_of` the deliveries of *subscription*."""
+        """Take :func:`tail_of` the deliveries of *subscription*."""
         tail = tail_of([each for each in self._deliveries if each.subscription is subscription], messages)
         gone = set(tail)
         self._deliveries = deque(each for each in self._deliveries if each not in gone)

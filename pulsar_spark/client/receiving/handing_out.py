@@ -54,7 +54,7 @@ class HandingOut:
         self._pass_over(delivery, delivery.messages - messages)
 
     def join(self, delivery: Delivery, others: list[Delivery]) -> None:
-        """Read *others* with *delivery*, after its own entries."""
+        """Read *others* after *delivery*."""
         with self.lock:
             delivery.join(others)
             if self._newest:
@@ -91,7 +91,6 @@ class HandingOut:
         self._looked_at_again += self._ready.take_back()
 
     def take_looked_at_again(self) -> list[Message]:
-        """Take the messages to recheck."""
         with self.lock:
             found, self._looked_at_again = self._looked_at_again, []
         return found

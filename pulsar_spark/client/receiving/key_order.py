@@ -57,7 +57,6 @@ class KeyOrder:
 
     @property
     def unknown(self) -> list[int]:
-        """Positions given back whose hashes are unknown, in order."""
         return sorted(self._unknown)
 
     def give_back(self, positions: Iterable[int], key_place: KeyPlace | None = None) -> None:
@@ -70,7 +69,6 @@ class KeyOrder:
                 self._guard(key_place, self._next)
 
     def learn(self, hashes: Mapping[int, int]) -> None:
-        """Set the *hashes* of positions given back."""
         for position, sticky_hash in hashes.items():
             requests = self._unknown.pop(position, None)
             if requests is not None:

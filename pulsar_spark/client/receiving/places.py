@@ -15,7 +15,7 @@ from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 
 _LOOK_SECONDS = 0.01
 _REMEMBERED = 1000
-"""The most removed partitions that are remembered."""
+"""How many removed partitions are remembered."""
 
 
 class Place(NamedTuple):
@@ -48,7 +48,6 @@ class Places:
             del self._gone[next(iter(self._gone))]
 
     def add(self, subscriptions: Sequence[PartitionSubscription]) -> None:
-        """Add partitions to the consumer."""
         self._subscriptions = [*self._subscriptions, *subscriptions]
         self._by_partition |= {(each.topic.topic_id, each.partition): each for each in subscriptions}
 

@@ -17,7 +17,6 @@ class QueueWatch:
         self._subscription, self._permits, self._is_watching = subscription, permits, False
 
     def start(self) -> None:
-        """Check in a second, if the queue may shrink."""
         if self._permits.may_shrink and not self._is_watching and not self._subscription.is_single_active:
             self._is_watching = True
             self._subscription._channel.call_later(WATCH_SECONDS, self.shrink)

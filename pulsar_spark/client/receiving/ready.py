@@ -23,7 +23,6 @@ class Ready:
         self._counted = 0
 
     def newly_taken(self) -> int:
-        """How many were taken since the last call."""
         counted, self._counted = self._counted, self._size - length_hint(self.messages)
         return self._counted - counted
 
@@ -32,7 +31,6 @@ class Ready:
         return self._first <= last and first <= self._last
 
     def take_back(self) -> list[Message]:
-        """Take back the remaining messages."""
         left = list(self.messages)
         self._size -= len(left)
         return left

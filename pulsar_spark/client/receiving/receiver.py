@@ -57,14 +57,12 @@ class Receiver:
         """Called, from any thread, when :meth:`take_ready` may find more."""
 
     def arrive(self, delivery: Delivery) -> None:
-        """Queue a delivery."""
         with self._condition:
             self._arrived.put(delivery)
             self._condition.notify()
         self.on_arrival()
 
     def take_back(self, subscription: PartitionSubscription, messages: int) -> list[Delivery]:
-        """Remove the tail of *subscription*'s waiting deliveries (see :func:`tail_of`)."""
         with self._condition:
             return self._arrived.take_tail(subscription, messages)
 
@@ -75,7 +73,6 @@ class Receiver:
             self._look_again()
 
     def resume(self) -> None:
-        """Continue after :meth:`pause`."""
         with self._condition:
             self._is_paused = False
             self._condition.notify_all()
@@ -99,7 +96,6 @@ class Receiver:
         self.on_arrival()
 
     def fail(self, error: PulsarSparkError) -> None:
-        """Make every call raise *error*."""
         with self._condition:
             self.error = self.error or error
             self._look_again()
@@ -160,7 +156,6 @@ class Receiver:
         return messages
 
     def take_batch(self, policy: ConsumerBatchReceivePolicy) -> list[Message]:
-        """The messages of one batch receive policy."""
         messages: list[Message] = []
         size = 0
         deadline = None if policy.timeout_ms <= 0 else time.monotonic() + policy.timeout_ms / 1000

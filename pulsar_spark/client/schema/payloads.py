@@ -86,8 +86,6 @@ class EncryptionContext:
 
 
 class Opened(NamedTuple):
-    """A payload as the application sees it."""
-
     payload: bytes
     encryption_context: EncryptionContext | None
 

@@ -30,7 +30,6 @@ _WHAT_TO_DO = (
     "change it so that it fits, or allow it with the policy schema_compatibility_strategy of the topic or its namespace"
 )
 _KNOWN_SECONDS = 1.0
-"""How long a topic's id is cached by name."""
 
 
 class TopicSchemas:

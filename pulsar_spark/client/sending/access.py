@@ -28,7 +28,6 @@ class Access:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the access mode excludes other producers."""
         return self._mode is not ProducerAccessMode.Shared
 
     def enter(self) -> bool:
@@ -53,11 +52,9 @@ class Access:
 
     @property
     def needs_renewal(self) -> bool:
-        """Whether the producer must call :meth:`renew` now and then."""
         return self._producers.needs_renewal
 
     def renew(self) -> None:
-        """Show that the producer is alive."""
         self._producers.renew()
 
     def leave(self) -> None:

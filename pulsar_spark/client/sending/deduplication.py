@@ -49,7 +49,7 @@ class _Active(NamedTuple):
 
 
 class Deduplication:
-    """The deduplication of one producer; for one thread at a time."""
+    """For one producer, and one thread at a time."""
 
     def __init__(self, topic: Topic, producer_name: str, quota: BacklogQuota, *, is_interleaved: bool = False):
         self._topic, self._producer_name, self._quota = topic, producer_name, quota
@@ -108,7 +108,6 @@ class Deduplication:
         return Judged(active.ids.version, left, transactions, flags, begun)
 
     def stored(self, judged: Judged, version: int) -> None:
-        """Note that *judged* is committed."""
         if self._active is not None:
             self._active.ids.committed(version, judged.transactions)
         self._begun |= judged.begun

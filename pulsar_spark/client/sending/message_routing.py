@@ -63,7 +63,6 @@ class MessageRouting:
             )
 
     def grow(self, partitions: list[int]) -> None:
-        """Publish to these partitions from now on."""
         self._partitions = partitions
 
     def partition_for_key(self, partition_key: str) -> int:

@@ -166,7 +166,7 @@ class Membership:
         return [each.row("subscribe", properties=each.request) for each in subscriptions]
 
     def joined(self, replies: list[Reply]) -> None:
-        """Start receiving, or raise the refusal."""
+        """Start receiving, or raise a refusal."""
         errors = [reply.error for reply in replies if reply.error is not None]
         if errors:
             self.leave()
@@ -182,7 +182,6 @@ class Membership:
             self._consumer._listener.start()
 
     def leave(self) -> None:
-        """Give up joining."""
         self.finish()
         self._give_up(self.subscriptions)
 
@@ -193,7 +192,6 @@ class Membership:
             self._channel.submit([each.row("close") for each in subscriptions], is_urgent=True)
 
     def finish(self) -> None:
-        """Stop receiving, and forget the consumer."""
         self._receiver.close()
         for look in self._follows:
             self._client._following.remove(look)

@@ -13,7 +13,7 @@ RECONNECT_SECONDS = 1.0
 
 
 class Reconnection:
-    """The reconnection of one :class:`PartitionSubscription`, on its channel's thread."""
+    """Of one :class:`PartitionSubscription`, on its channel's thread."""
 
     def __init__(self, subscription: Any):
         self._subscription, self._consumer = subscription, subscription._consumer

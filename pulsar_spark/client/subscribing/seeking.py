@@ -23,7 +23,6 @@ def check_target(target: object) -> None:
 
 
 def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
-    """Move the consumer's cursors and wait for the broker."""
     check_target(target)
     subscriptions, deadline = consumer._subscriptions, time.monotonic() + consumer._client._timeout
     if isinstance(target, int):

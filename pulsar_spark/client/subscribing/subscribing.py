@@ -208,7 +208,6 @@ class Subscribing:
         return consumer
 
     def _fitting(self, pattern: TopicPattern) -> list[Topic]:
-        """The existing topics that match a pattern."""
         found = []
         for name in pattern.fitting(self._layout.topics(*pattern.namespace)):
             with suppress(TopicNotFound):  # deleted meanwhile

@@ -83,7 +83,6 @@ class PartitionSubscription(HandingOut):
         self._next_start_after: tuple[int, int] | None = None
 
     def row(self, kind: str, **columns) -> dict:
-        """A request row for this consumer and partition."""
         return self._channel.make(
             kind,
             consumer_id=self._consumer._consumer_id,
@@ -134,7 +133,6 @@ class PartitionSubscription(HandingOut):
         return self.row("seek", properties=properties)
 
     def end_seek(self) -> None:
-        """The seek ended: later resets come from others."""
         with self.lock:
             self._next_start_after = None
 
@@ -162,7 +160,7 @@ class PartitionSubscription(HandingOut):
         self._flow(permits)
 
     def _forget_queued(self) -> None:
-        """Drop what was sent so far. The caller holds the lock."""
+        """Requires the lock."""
         self.generation += 1
         self._queued = 0
         self._newest.clear()
