@@ -13,9 +13,6 @@ MOST_METHODS, MOST_LINES = 20, 50
 LARGE = {
     "admin/admin.py::Admin": 25,
     "admin/policies.py::Policies": 28,
-    "broker/cursors/state.py::Cursor": 35,
-    "broker/delays/delay_index.py::DelayIndex": 25,
-    "broker/gathering/coded.py::Coded": 25,
     "cli/messages/messages.py::produce": 66,
     "client/compat.py::Context": 28,
     "client/model/message.py::Message": 26,

@@ -1,4 +1,4 @@
-"""A call, an attribute or a result of a wrong type is found here, except in the packages that pyproject.toml lists."""
+"""A call, an attribute or a result of a wrong type is found here."""
 
 import subprocess
 import sys

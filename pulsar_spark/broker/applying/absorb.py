@@ -65,7 +65,7 @@ def _absorb_cursor(changes: CursorDraft, work: CodedWork, outcome: Outcome, rows
     rows.acknowledged += work.acknowledged(outcome.ranges)
     changed = work.store(outcome.ranges)
     if changed.ranges or cursor.entries.mark_delete != before:
-        cursor.coded()
+        cursor.follow_map()
         changes.is_changed = True
     if cursor.dues is not None:
         cursor.dues.settle(cursor.entries)

@@ -32,11 +32,10 @@ def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
         chunked = cursor.chunked
         if chunked is not None and not bundle.set_aside.has(cursor) and chunked.has_news:
             with isolated(of_cursor(cursor)):
-                _take_numbered(bundle, draft, chunked)
+                _take_numbered(bundle, draft, cursor, chunked)
 
 
-def _take_numbered(bundle: Bundle, draft: RoundDraft, chunked: Chunked) -> None:
-    cursor = chunked.cursor
+def _take_numbered(bundle: Bundle, draft: RoundDraft, cursor: Cursor, chunked: Chunked) -> None:
     if chunked.released or chunked.kept_back:
         firsts, lasts = chunked.groups.units(chunked.seen, chunked.numbered - 1)
         acknowledge(draft.of(cursor), lasts[chunked.are_released(firsts)])
@@ -111,10 +110,11 @@ class ChunkWalk:
     """One cursor's read in one round, with regard to chunks; *are_settled* says which entries are acknowledged, or
     pending and not to come back in this round."""
 
-    def __init__(self, bundle: Bundle, changes: CursorDraft, are_settled: Callable[[np.ndarray], np.ndarray]):
-        self._bundle, self._changes, self._chunked = bundle, changes, changes.cursor.chunked
-        self._are_settled = are_settled
-        self._limits = self._chunked.limits
+    def __init__(
+        self, bundle: Bundle, changes: CursorDraft, chunked: Chunked, are_settled: Callable[[np.ndarray], np.ndarray]
+    ):
+        self._bundle, self._changes, self._chunked = bundle, changes, chunked
+        self._are_settled, self._limits, self._limiter = are_settled, chunked.limits, chunked.limiter
         self._found: tuple[tuple[int, int], list[Eviction]] | None = None
 
     def evicted(self, last: int) -> np.ndarray:
@@ -125,10 +125,10 @@ class ChunkWalk:
     def pass_by(self, last: int) -> None:
         """Apply evictions of a read that ends at *last*."""
         found, chunked, changes = self._evictions(last), self._chunked, self._changes
-        if found:
+        if found and self._limiter is not None:
             firsts, ends = _columns(found)
             left, units = firsts[ends == STILL_OPEN], np.sort(ends[self._are_complete(firsts, ends)])
-            consumer_id = chunked.limiter.consumer_id
+            consumer_id = self._limiter.consumer_id
             if self._limits.auto_acks:
                 acknowledge(changes, units)
                 chunked.release(left)
@@ -150,8 +150,8 @@ class ChunkWalk:
         return (np.append(lasts, -1)[at] == ends) & (np.append(begins, -1)[at] == firsts)
 
     def _evictions(self, last: int) -> list[Eviction]:
-        limiter = self._chunked.limiter
-        if not self._limits.most or last < self._chunked.walked or limiter.consumer_id in self._changes.redelivered:
+        is_all_again = self._limiter is not None and self._limiter.consumer_id in self._changes.redelivered
+        if not self._limits.most or last < self._chunked.walked or is_all_again:
             return []
         way = self._chunked.walked, last
         if self._found is None or self._found[0] != way:
@@ -186,4 +186,5 @@ class ChunkWalk:
 
 
 def _columns(found: list[Eviction]) -> tuple[np.ndarray, np.ndarray]:
-    return as_array((each.evicted.first, each.evicted.end) for each in found)
+    firsts, ends = as_array((each.evicted.first, each.evicted.end) for each in found)
+    return firsts, ends

@@ -27,13 +27,14 @@ from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 class ChunkedCursor(Protocol):
     """What is asked of the cursor."""
 
-    active_id: str | None
     consumers: dict[str, Consumer]
     entries: EntryMap
     mark_delete: int
 
     @property
     def is_single_active(self) -> bool: ...
+    @property
+    def active(self) -> Consumer | None: ...
 
 
 class Chunked:
@@ -71,7 +72,7 @@ class Chunked:
         """The consumer whose limits apply: the active, or the latest to join."""
         cursor = self.cursor
         if cursor.is_single_active:
-            return cursor.consumers.get(cursor.active_id)
+            return cursor.active
         return max(cursor.consumers.values(), key=lambda consumer: consumer.join_order, default=None)
 
     @property
@@ -81,7 +82,8 @@ class Chunked:
 
     def begin_anew(self, consumer_id: str | None = None) -> None:
         """Read unacknowledged messages again: consumers changed, or this one gets everything again."""
-        self.kept_back.pop(consumer_id, None)
+        if consumer_id is not None:
+            self.kept_back.pop(consumer_id, None)
         self.walked = min(self.walked, self.cursor.mark_delete + 1)
 
     def move(self, target: int) -> None:

@@ -83,7 +83,7 @@ def cursor_row(cursor: Cursor) -> dict:
         _of(cursor, "cursor"),
         due_since=cursor.dues and cursor.dues.watermark,
         mark_delete_position=cursor.mark_delete,
-        chunks=packed_stretches(cursor.chunked and cursor.chunked.released),
+        chunks=packed_stretches(cursor.chunked.released if cursor.chunked else None),
         read_position=cursor.read_position,
         subscription_type=cursor.subscription_type,
         is_blocked=cursor.is_blocked,
@@ -123,7 +123,7 @@ def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None, 
         properties=list((consumer.properties | cursor.kept_properties.get(consumer.consumer_id, {})).items()),
         hash_ranges=_hash_ranges(cursor, consumer) if with_ranges and cursor.selector else None,
         read_position=cursor.recently_joined.get(consumer.consumer_id),
-        chunks=packed_stretches(cursor.chunked and cursor.chunked.kept_back.get(consumer.consumer_id)),
+        chunks=packed_stretches(cursor.chunked.kept_back.get(consumer.consumer_id) if cursor.chunked else None),
     )
 
 

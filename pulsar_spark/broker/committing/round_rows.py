@@ -48,7 +48,7 @@ class RoundRows:
     def add_entries(self, cursor: Cursor, said: StateRows) -> None:
         """Add rows that replace what was said of their entries."""
         if said.ranges:
-            chunks = cursor.chunked and self._chunks_in(cursor.chunked, said)
+            chunks = None if cursor.chunked is None else self._chunks_in(cursor.chunked, said)
             self.entries.append(EntryRows(cursor.key, cursor.topic, said.ranges, said.positions, chunks))
 
     def _chunks_in(self, chunked: Chunked, said: StateRows) -> dict[int, bytes | None]:
@@ -101,12 +101,12 @@ def _rows_of_ranges(round_number: int, entries: list[EntryRows], ranges: PackedR
 
 def _lists(entries: list[EntryRows]) -> pa.ListArray:
     """The positions that each range of *entries* names."""
-    nothing, found = np.empty(0, np.int64), []
+    found: list[np.ndarray | None] = []
     for each in entries:
         named = each.positions
         found += [named.get(range_.first) for range_ in each.ranges] if named else [None] * len(each.ranges)
     offsets = np.cumsum([0, *(0 if each is None else len(each) for each in found)])
-    values = np.concatenate([nothing, *(each for each in found if each is not None)])
+    values = np.concatenate([np.empty(0, np.int64), *(each for each in found if each is not None)])
     is_null = np.array([each is None for each in found])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values), mask=pa.array(is_null))
 

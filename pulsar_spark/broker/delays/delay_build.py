@@ -78,7 +78,8 @@ class SparkBuild:
         tasks = spark.sparkContext.defaultParallelism
         files = max(-(-total // FILE_ENTRIES), min(tasks, -(-total // _LEAST_FILE_ENTRIES)))
         number, folder = self._table.new_folder()
-        found, names = [], []
+        found: list[Statistics] = []
+        names: list[str] = []
         moved: list[dict] = []
         with (
             removing(folder, moved),

@@ -1,13 +1,14 @@
 """Commits of the delay index, which seal the head, and drop and merge buckets. For one thread at a time."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
 
 from pulsar_spark.broker.delays.delay_head import LEAST, Head
-from pulsar_spark.broker.delays.delay_index import DelayIndex, Pending
+from pulsar_spark.broker.delays.delay_index import DelayIndex
+from pulsar_spark.broker.delays.indexed_entries import Pending
 from pulsar_spark.protocol.delays.delays import buckets_to_merge
 from pulsar_spark.storage.delay_index.delay_buckets import EVER, Bucket
 from pulsar_spark.storage.delay_index.delay_merge import merge_buckets, write_entries
@@ -50,7 +51,7 @@ class DelayCommits:
     def commit(
         self,
         new: NewBucket | None,
-        done: dict[int, Sequence[Pending]],
+        done: Mapping[int, Sequence[Pending]],
         *,
         gone: Sequence[Bucket] = (),
         since: int | None = None,

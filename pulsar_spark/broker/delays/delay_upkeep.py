@@ -11,7 +11,8 @@ import numpy as np
 
 from pulsar_spark.broker.delays.delay_commits import DelayCommits
 from pulsar_spark.broker.delays.delay_head import LEAST
-from pulsar_spark.broker.delays.delay_index import AT_ONCE, DelayIndex, Pending
+from pulsar_spark.broker.delays.delay_index import AT_ONCE, DelayIndex
+from pulsar_spark.broker.delays.indexed_entries import Pending, earliest_due
 from pulsar_spark.broker.upkeep.background import Background
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.delays.delays import MAX_NUM_BUCKETS
@@ -112,14 +113,13 @@ class DelayUpkeep(DelayCommits):
             unknown = [(place, each) for place, each in self._all_pending() if each.runs is None]
         for place, each in unknown:
             topic_id, partition = self.index.places.known[place]
-            found = delayed_runs(self.index.layout, topic_id, partition, each.first, each.last)
-            runs = list(filter(has_delayed, found))
+            runs = [*filter(has_delayed, delayed_runs(self.index.layout, topic_id, partition, each.first, each.last))]
             with self.index.lock:
-                each.runs, each.earliest = runs, min((run.delayed_after + 1 for run in runs), default=EVER)
+                each.runs, each.earliest = runs, min(map(earliest_due, runs), default=EVER)
         with self.index.lock:
-            loose = [(place, each) for place, each in self._all_pending() if each.runs and not each.is_looked_at]
-        for place, each in loose:
-            earliest = earliest_delivery(self.index.known[place].topic.path, each.runs)
+            found = [(place, each.runs, each) for place, each in self._all_pending() if not each.is_looked_at]
+        for place, runs, each in ((place, runs, each) for place, runs, each in found if runs):
+            earliest = earliest_delivery(self.index.known[place].topic.path, runs)
             with self.index.lock:
                 each.earliest, each.is_looked_at = max(each.earliest, earliest), True
         return False
@@ -131,16 +131,18 @@ class DelayUpkeep(DelayCommits):
         """Index what is pending of one topic; False without any."""
         with self.index.lock:
             topics = {place: known for place, known in self.index.known.items() if known.pending}
+            if any(each.runs is None for known in topics.values() for each in known.pending):
+                self.index.is_wanted.set()  # they became pending since the last step, which looks them up
+                return False
             if not topics:
                 return False
             topic = next(iter(topics.values())).topic
             chosen = {place: list(known.pending) for place, known in topics.items() if known.topic == topic}
-        pending = [each for of_place in chosen.values() for each in of_place]
-        if self._build and sum(run.entries for each in pending for run in each.runs) >= BULK:
-            runs = {
-                self.index.places.known[place].partition: [run for each in of_place for run in each.runs]
-                for place, of_place in chosen.items()
-            }
+        runs = {
+            self.index.places.known[place].partition: [run for each in of_place for run in each.runs or ()]
+            for place, of_place in chosen.items()
+        }
+        if self._build and sum(run.entries for of in runs.values() for run in of) >= BULK:
             self.commit(self._build(topic, runs, self._parts(topic, runs)), chosen)
         else:
             for place, of_place in chosen.items():
@@ -149,7 +151,7 @@ class DelayUpkeep(DelayCommits):
         return True
 
     def _read(self, topic: Topic, place: int, each: Pending) -> None:
-        chunks = self._chunks(topic, self.index.places.known[place].partition, each.runs)
+        chunks = self._chunks(topic, self.index.places.known[place].partition, each.runs or ())
         while each.runs:
             runs = _some(each.runs)
             due = read_delayed(topic.path, runs, chunks)
@@ -171,14 +173,14 @@ class DelayUpkeep(DelayCommits):
             if not index.rebuilding:
                 return False
             topic_id = index.rebuilding[0]
-            held = {
-                place: [*index.held(place), (known.end, EVER)]
+            numbered = {
+                place: [*index.outside_buckets(place), (known.end, EVER)]
                 for place, known in index.known.items()
                 if known.topic.topic_id == topic_id
             }
-        if held:
-            topic = index.known[next(iter(held))].topic
-            partitions = {index.places.known[place].partition: stretches for place, stretches in held.items()}
+        if numbered:
+            topic = index.known[next(iter(numbered))].topic
+            partitions = {index.places.known[place].partition: stretches for place, stretches in numbered.items()}
             runs = {
                 partition: [
                     run for run in delayed_runs(index.layout, topic_id, partition) if is_outside(run, stretches)
@@ -186,7 +188,7 @@ class DelayUpkeep(DelayCommits):
                 for partition, stretches in partitions.items()
             }
             new = self._bucket_of(topic, runs)
-            self.commit(new, dict.fromkeys(held, ()), since=new.number)
+            self.commit(new, dict.fromkeys(numbered, ()), since=new.number)
         with index.lock:
             index.rebuilding = [each for each in index.rebuilding if each != topic_id]
         return True
@@ -204,8 +206,8 @@ class DelayUpkeep(DelayCommits):
         """Parts of chunked messages in runs, as stretches of positions by partition."""
         found = {}
         for partition, of in runs.items():
-            chunks, of = self._chunks(topic, partition, of), (run for run in of if run.may_have_chunks)
-            found[partition] = [each for run in of for each in chunks.parts(run.first_position, run.last_position)]
+            chunks, chunked = self._chunks(topic, partition, of), (run for run in of if run.may_have_chunks)
+            found[partition] = [part for run in chunked for part in chunks.parts(run.first_position, run.last_position)]
         return found
 
     def _chunks(self, topic: Topic, partition: int, runs: Iterable[Run]) -> ChunkGroups:
@@ -225,6 +227,4 @@ def is_outside(run: Run, stretches: Sequence[tuple[int, int]]) -> bool:
 def earliest_delivery(table: AnyPath, runs: Sequence[Run]) -> int:
     """An instant before which no delayed entry of *runs* is due, by their commits."""
     said = lower_bounds(table, runs, "deliver_at_time")
-    return min(
-        max(run.delayed_after + 1, LEAST if least is None else to_micros(least)) for run, least in zip(runs, said)
-    )
+    return min(max(earliest_due(run), LEAST if least is None else to_micros(least)) for run, least in zip(runs, said))

@@ -71,7 +71,7 @@ class Dues:
         """Until when entries due after *after* can be read in one go, and how many they are."""
         count = self._index.count(*self._place, after, until)
         first = self._index.next_due(*self._place, after) if count > MOST_READ else None
-        while count > MOST_READ and until > first:
+        while count > MOST_READ and first is not None and until > first:
             until = (first + until) // 2
             count = self._index.count(*self._place, after, until)
         return until, count

@@ -144,7 +144,7 @@ def reschedule(bundle: Bundle, changes: CursorDraft, positions: np.ndarray, due_
 def are_forgotten(cursor: Cursor) -> bool:
     """Do entries wait of which the delay index knows nothing? Their messages are gone: the index was made anew after
     VACUUM."""
-    return cursor.entries.counts[WAITING_CODE] > 0 and cursor.dues.is_over
+    return cursor.entries.counts[WAITING_CODE] > 0 and cursor.dues is not None and cursor.dues.is_over
 
 
 def free_forgotten(changes: CursorDraft) -> None:
@@ -152,5 +152,6 @@ def free_forgotten(changes: CursorDraft) -> None:
     cursor, entries = changes.cursor, changes.cursor.entries
     first = entries.first_of([WAITING_CODE], 0, entries.end - 1)
     entries.replace([WAITING_CODE], 0, entries.end - 1, UNREAD_CODE)
-    cursor.read_position = min(cursor.read_position, first)
+    if first is not None:
+        cursor.read_position = min(cursor.read_position, first)
     changes.rewrite()

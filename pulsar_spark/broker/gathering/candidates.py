@@ -30,7 +30,7 @@ def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
     wall = [due for cursor in served if (due := cursor.next_replay(now.wall)) is not None]
     wall += [due for cursor in served if cursor.chunked and (due := cursor.chunked.next_expiry()) is not None]
-    wall += _next_looks(bundle, [cursor for cursor in served if cursor.dues], now)
+    wall += _next_looks(bundle, served, now)
     own, wall = ([*dues, *([] if due is None else [due])] for dues, due in zip((own, wall), at_rest))
     return min(own, default=None), min(wall, default=None)
 
@@ -38,7 +38,7 @@ def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
 def _next_looks(bundle: Bundle, cursors: Iterable[Cursor], now: Instant) -> Iterator[int]:
     """When entries come due next for cursors with consumers that can take them."""
     for cursor in cursors:
-        if takers_of(cursor, now.own) and _may_take(cursor):
+        if cursor.dues is not None and takers_of(cursor, now.own) and _may_take(cursor):
             tick = 1000 * bundle.policy(cursor.topic, DELAYED_DELIVERY_TICK_MS)
             due = cursor.dues.next_look(now.wall, tick)
             if due is not None:
@@ -59,8 +59,7 @@ def takers_of(cursor: Cursor, now: int) -> list[Consumer]:
     if cursor.reads_after > now:
         return []
     if cursor.is_single_active:
-        active = cursor.consumers.get(cursor.active_id)
-        return [active] if active and active.permits > 0 else []
+        return [cursor.active] if cursor.active and cursor.active.permits > 0 else []
     return [consumer for consumer in cursor.consumers.values() if consumer.permits > 0]
 
 
@@ -126,7 +125,7 @@ def _found_nothing(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer],
 
 def nothing_found(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> tuple:
     """What to note of a cursor in which nothing was found for these consumers."""
-    dues = [cursor.next_replay(wall), cursor.dues and cursor.dues.next_due(wall)]
+    dues = [cursor.next_replay(wall), None if cursor.dues is None else cursor.dues.next_due(wall)]
     return _state(bundle, cursor, takers), min((due for due in dues if due is not None), default=None)
 
 

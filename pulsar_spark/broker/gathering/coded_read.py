@@ -11,7 +11,7 @@ import numpy as np
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.chunks.chunk_walk import ChunkWalk
 from pulsar_spark.broker.delays.waiting import to_wait
-from pulsar_spark.broker.gathering.coded_work import Labelled, Listed, Stretch
+from pulsar_spark.broker.gathering.coded_work import Listed, Stretch
 from pulsar_spark.broker.gathering.marks import Marks
 from pulsar_spark.broker.gathering.unread_slices import delayed_unread, honours_delays
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
@@ -30,7 +30,7 @@ MOST_LOOKED_AT = 1 << 21
 class New(NamedTuple):
     """Entries never delivered, of one batch size and deliver time."""
 
-    part: Stretch | Listed | Labelled
+    part: Stretch | Listed
     batch_size: int
     due_time: int | None
 
@@ -42,7 +42,7 @@ class Read:
     def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, requests: Marks):
         self._bundle, self._draft, self._cursor, self._entries = bundle, draft, changes.cursor, changes.cursor.entries
         self._requests, self._chunked = requests, changes.cursor.chunked
-        self._walk = None if self._chunked is None else ChunkWalk(bundle, changes, requests.are_settled)
+        self._walk = None if self._chunked is None else ChunkWalk(bundle, changes, self._chunked, requests.are_settled)
         self.passed: list[tuple[np.ndarray, int]] = []
 
     def new(self, permits: int) -> list[New]:

@@ -151,7 +151,7 @@ class CodedWork:
                 puts.add(number, self._parts[number], begin, end, range_.status, code)
         for positions, code in self._passed:
             entries.set_at(positions, code)
-        puts.put(self._parts)
+        puts.put()
         if self._settle is not None:
             self._settle()
         changed = state_rows(entries.take_changes(), codes, entries.mark_delete, puts.dealt)
@@ -174,18 +174,20 @@ class _Puts:
     positions of entries that were dealt in another order than that of positions."""
 
     def __init__(self, entries: EntryMap):
-        self._entries, self.answered = entries, []
+        self._entries = entries
+        self.answered: list[Range] = []
         self.dealt: list[tuple[int, np.ndarray]] = []
         self._spans: list[tuple[int, int, int]] = []
         self._scattered: list[tuple[np.ndarray, np.ndarray | int]] = []
-        self._listed: dict[int, np.ndarray] = {}
+        self._listed: dict[int, tuple[Listed, np.ndarray]] = {}
         self._labelled: dict[Labels, dict[int, int]] = {}
 
     def add(self, number: int, part: Stretch | Listed | Labelled, begin: int, end: int, status: str, code: int) -> None:
         """Add a code for the entries at the places *begin* to *end* - 1 of the *part* with a *number*."""
         is_whole, entries = end - begin == part.places, self._entries
         if isinstance(part, Listed):
-            self._listed.setdefault(number, np.full(part.places, UNCHANGED, np.int32))[begin:end] = code
+            _, codes = self._listed.setdefault(number, (part, np.full(part.places, UNCHANGED, np.int32)))
+            codes[begin:end] = code
         elif isinstance(part, Labelled) and is_whole:
             self._labelled.setdefault(part.labels, {})[part.owner] = code
         elif isinstance(part, Stretch) and is_whole and status == ACKNOWLEDGED and part.is_all(entries):
@@ -197,11 +199,11 @@ class _Puts:
             else:
                 self._scattered.append((found, code))
 
-    def put(self, parts: list[Stretch | Listed | Labelled]) -> None:
+    def put(self) -> None:
         """Put all that was added into the map."""
-        for number, codes in self._listed.items():
-            is_said = codes != UNCHANGED
-            at, codes = parts[number].at[is_said], codes[is_said]
+        for part, codes in self._listed.values():
+            is_new = codes != UNCHANGED
+            at, codes = part.at[is_new], codes[is_new]
             if (at[1:] < at[:-1]).any():
                 self._note_dealt(at, codes)
                 order = np.argsort(at, kind="stable")

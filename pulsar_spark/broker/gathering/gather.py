@@ -59,7 +59,7 @@ class _Gathering:
             self.fruitless.append((cursor, nothing_found(self.bundle, cursor, takers, self.draft.wall)))
         elsewhere = _unacked_elsewhere(cursor.unacked, work.planned)
         number = self._begin(changes, takers, work, elsewhere, coded.first_new)
-        self.rows.extend("range", number, coded.rows)
+        self.rows.extend("range", number, coded.rows.rows)
 
     def _begin(
         self, changes: CursorDraft, takers: list[Consumer], affected: CodedWork, elsewhere: Counter, read_position: int
@@ -105,13 +105,13 @@ class _Gathering:
         """Add consumers in turn, then those that get nothing. One that asks for its messages again is unblocked
         (4.4)."""
         cursor, now = changes.cursor, self.draft.now
-        asks = changes.redelivered | {each.consumer_id for each in changes.returns if each.due_time <= now}
-        asks |= {consumer_id for consumer_id, _, _ in changes.tails}
-        asks |= {
-            held.consumer_id
-            for held in planned
-            if held.status == PENDING and held.due_time is not None and held.due_time <= now
-        }
+        asks: set[str | None] = {*changes.redelivered, *(consumer_id for consumer_id, _, _ in changes.tails)}
+        asks.update(each.consumer_id for each in changes.returns if each.due_time <= now)
+        asks.update(
+            range_.consumer_id
+            for range_ in planned
+            if range_.status == PENDING and range_.due_time is not None and range_.due_time <= now
+        )
         in_line = {consumer.consumer_id for consumer in takers}
         others = [(each, 0, None) for each in cursor.consumers.values() if each.consumer_id not in in_line]
         limit = self._limit(cursor, UNACKED_LIMITS[0])

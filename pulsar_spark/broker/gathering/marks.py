@@ -44,18 +44,18 @@ class Marks:
     def acked(self) -> list[tuple[int, int]]:
         """The stretches above mark-delete that requests acknowledge as a whole."""
         passed = self._entries.mark_delete
-        spans = Positions(sorted(self._changes.acknowledged_whole))
-        spans = [(max(first, passed + 1), last) for first, last in spans if last > passed]
-        if self._cursor.chunked is None or not spans:
-            return spans
+        stretches = Positions(sorted(self._changes.acknowledged_whole))
+        spans = [(max(first, passed + 1), last) for first, last in stretches if last > passed]
         parts = self.parts_among(spans)
         return [gap for span in spans for gap in parts.gaps(*span)] if parts else spans
 
     def parts_among(self, spans: Iterable[tuple[int, int]]) -> Positions:
         """The parts of chunked messages in *spans* that were never delivered: requests do not acknowledge them."""
-        groups, found = self._cursor.chunked.groups, Positions()
-        positions = expanded(*as_array(part for span in spans for part in groups.parts(*span)))
-        positions = np.unique(positions)
+        chunked, found = self._cursor.chunked, Positions()
+        if chunked is None:
+            return found
+        parts = as_array(part for span in spans for part in chunked.groups.parts(*span))
+        positions = np.unique(expanded(*parts))
         codes = self._entries.at(positions)
         for span in ranges_of(positions[np.isin(codes, (UNREAD_CODE, PART_CODE))]):
             found.add(*span)
@@ -120,7 +120,7 @@ class Marks:
         order = np.lexsort((numbers, positions))
         positions, numbers = positions[order], numbers[order]
         codes = self._entries.at(positions)
-        consumers: dict[str, int] = {}
+        consumers: dict[str | None, int] = {}
         whose = np.array([consumers.setdefault(each[0], len(consumers)) for each in requests])[numbers]
         holders = np.full(len(self._entries.codes), -1)
         for code, state in self.pending.items():
@@ -136,7 +136,7 @@ class Marks:
         """Where entries lie that come back unseen, of what consumers were sent from a round on, and who had them."""
         for consumer_id, number, first in self._changes.tails:
             for code, state in self.pending.items():
-                if state.consumer_id == consumer_id and state.delivery_round >= number:
+                if state.consumer_id == consumer_id and (state.delivery_round or 0) >= number:
                     since = first if state.delivery_round == number else 0
                     yield self._entries.where([code], since, self._entries.end - 1), consumer_id
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.consumer import Consumer
-from pulsar_spark.broker.gathering.coded import Coded, New
+from pulsar_spark.broker.gathering.coded import Coded
 from pulsar_spark.broker.gathering.coded_work import Labelled, Labels, Listed
 from pulsar_spark.broker.gathering.marks import NO_POSITIONS
 from pulsar_spark.broker.gathering.unread_slices import delayed_unread
@@ -27,7 +27,8 @@ class CodedByKey(Coded):
     def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer]):
         super().__init__(bundle, draft, changes, takers)
         self._keyed = Keyed(bundle, draft, changes, takers, self.marks, self.read)
-        self._line = _HELD
+        self.rows.line = _HELD
+        self._labels = Labels(0, np.empty(0, np.int16))
         self.found_nothing = True
 
     @cached_property
@@ -54,32 +55,31 @@ class CodedByKey(Coded):
     def _offered(self) -> np.ndarray:
         return self._again[0]
 
-    def _read_new(self) -> Labels:
-        return self._keyed.new()
+    def _read_new(self) -> None:
+        self._labels = self._keyed.new()
 
-    def _add_what_may_go(self, known: np.ndarray, new: Labels | None) -> None:
+    def _add_what_may_go(self, known: np.ndarray) -> None:
         owners, is_unread = self._keyed.owners_of(known), np.isin(self._entries.at(known), (UNREAD_CODE, WAITING_CODE))
         self._add_known(known[owners == NOBODY])
         again = ~is_unread & (owners != NOBODY)
         for owner, positions in by_code(owners[again], known[again]):
-            self._line = self._keyed.names[owner], False
+            self.rows.line = self._keyed.names[owner], False
             self._add_known(self._keyed.in_line(positions))
-        self.first_new = self._places
+        self.first_new = self.rows.places
         self._add_due()
-        new = new or Labels(0, np.empty(0, np.int16))
-        counts = new.counts
+        new, counts = self._labels, self._labels.counts
         self.found_nothing = not len(self._again[0]) and not len(self._due) and not any(counts)
         runs = self._runs_of(new) if any(counts) else []
         apart = is_unread & (owners != NOBODY)
         left = dict(by_code(owners[apart], known[apart]))
         for owner in sorted({*left, *(owner for owner, count in enumerate(counts) if count)}):
-            self._line = self._keyed.names[owner], False
+            self.rows.line = self._keyed.names[owner], False
             count = counts[owner] if owner < len(counts) else 0
             if count and owner not in left and len(runs) == 1:
-                self._add_new(New(Labelled(count, new, owner), *runs[0][2:]))
+                self.rows.add_new(Labelled(count, new, owner), *runs[0][2:])
             else:
                 self._add_unread(new.positions(owner), left.get(owner, NO_POSITIONS), runs)
-        self._line = _HELD
+        self.rows.line = _HELD
 
     def _add_due(self) -> None:
         """Add what has come due, owner by owner."""
@@ -87,7 +87,7 @@ class CodedByKey(Coded):
         owners = np.empty(len(order), np.int64)
         owners[order] = self._keyed.owners_of(self._due.positions[order])
         for owner, places in by_code(owners, np.arange(len(order))):
-            self._line = self._keyed.names[owner], False
+            self.rows.line = self._keyed.names[owner], False
             self._add_known(self._due.positions[places], self._due.times[places])
 
     def _runs_of(self, new: Labels) -> list[tuple]:
@@ -108,4 +108,4 @@ class CodedByKey(Coded):
         for first, last, batch_size, due in runs:
             begin, end = np.searchsorted(positions, (first, last + 1)).tolist()
             if begin < end:
-                self._add_new(New(Listed(positions[begin:end]), batch_size, due))
+                self.rows.add_new(Listed(positions[begin:end]), batch_size, due)

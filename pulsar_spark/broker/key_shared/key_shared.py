@@ -35,13 +35,15 @@ class Newcomer(NamedTuple):
 def newcomer_of(request: Request, policy: Callable[[str], int]) -> Newcomer:
     """The newcomer of a subscribe request; InvalidConfiguration for unknown settings."""
     meta = key_shared_meta(request.properties)
-    name = request.properties.get("consumer_name") or request.consumer_id
-    return Newcomer(Member(request.consumer_id, name, meta.ranges), meta, rules_for(meta, policy))
+    consumer_id = request.consumer_id or ""
+    member = Member(consumer_id, request.properties.get("consumer_name") or consumer_id, meta.ranges)
+    return Newcomer(member, meta, rules_for(meta, policy))
 
 
 def refusal_of(newcomer: Newcomer, cursor: Cursor | None) -> tuple[str, str] | None:
     """Why it may not join: (error name, text); None if it may."""
-    rules, selector = (cursor and cursor.key_shared) or newcomer.rules, cursor and cursor.selector
+    rules, selector = (cursor.key_shared, cursor.selector) if cursor else (None, None)
+    rules = rules or newcomer.rules
     if selector and (refused := meta_refusal(rules, newcomer.meta)):
         return refused
     try:

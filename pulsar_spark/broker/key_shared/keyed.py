@@ -68,7 +68,8 @@ class Keyed:
         if self._permits:
             self._cursor.advance_read_position()
             self._read.begin()
-        first, end, parts = 0, 0, []
+        first, end = 0, 0
+        parts: list[np.ndarray] = []
         for positions, owners in self._new_entries():
             if not len(positions):
                 continue

@@ -92,7 +92,7 @@ class CursorDraft:
     def rewrite(self) -> None:
         """Take over a change of the cursor's map outside the plan: all that is known of its entries is written."""
         self.cursor.entries.take_changes()
-        self.cursor.coded()
+        self.cursor.follow_map()
         self.is_rewritten = self.is_changed = True
 
     def forget_ranges(self) -> None:

@@ -32,6 +32,7 @@ class Member(NamedTuple):
 
 
 class Selector(Protocol):
+    def __hash__(self) -> int: ...
     @property
     def axis(self) -> Axis: ...
 

@@ -6,7 +6,7 @@ Rules: PersistentDispatcherMultipleConsumers and AbstractDispatcherMultipleConsu
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 
 class InLine(Protocol):
@@ -21,10 +21,10 @@ LAPS = (0, 1)
 """First a fair share each, then the rest of each consumer's permits."""
 
 
-class Turn(NamedTuple):
+class Turn(NamedTuple, Generic[AnyConsumer]):
     """One lap of one consumer; *peers* share its level, itself included."""
 
-    consumer: InLine
+    consumer: AnyConsumer
     lap: int
     peers: int
 
@@ -39,7 +39,7 @@ def dispatch_order(consumers: Sequence[AnyConsumer]) -> list[AnyConsumer]:
     return sorted(consumers, key=lambda c: (c.priority_level, c.join_order))
 
 
-def turns(consumers: Sequence[AnyConsumer], *, start: int) -> list[Turn]:
+def turns(consumers: Sequence[AnyConsumer], *, start: int) -> list[Turn[AnyConsumer]]:
     """The turns of *consumers* in order of service: level by level, twice round each, from its *start*-th consumer
     (modulo their number) on.
 

@@ -1,0 +1,119 @@
+"""Mark-delete, read position and map of entries of a cursor, as a broker keeps them in memory (protocol.entries)."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, EntryState
+from pulsar_spark.protocol.entries.entry_map import EntryMap
+from pulsar_spark.protocol.entries.entry_ranges import ranges_of
+
+if TYPE_CHECKING:
+    from pulsar_spark.broker.chunks.chunked import Chunked
+    from pulsar_spark.broker.delays.dues import Dues
+
+
+class CursorEntries:
+    """The entries of one cursor."""
+
+    def __init__(self, mark_delete: int, read_position: int):
+        self.mark_delete, self.read_position = mark_delete, read_position
+        self.entries = EntryMap(mark_delete)
+        self.unacked: Counter[str] = Counter()
+        """Unacknowledged messages, by consumer."""
+        self.dues: Dues | None = None
+        """What comes due for it, once it has met delayed entries."""
+        self.chunked: Chunked | None = None
+        """What it keeps of chunked messages, on a topic partition that has any."""
+        self.changes = 0
+        """Counts up with each change of its map."""
+
+    def ranges(self, first: int = 0, last: int | None = None) -> Iterator[Range]:
+        """What is known of the entries *first*..*last*, by default of all, by position."""
+        return iter(ranges_of(self.entries, first, last))
+
+    def find(self, position: int) -> Range | None:
+        """The range with *position*; None up to mark-delete, and if nothing is known of it."""
+        return next(self.ranges(position, position), None)
+
+    def acknowledged(self) -> Iterator[tuple[int, int]]:
+        """Acknowledged stretches after mark-delete, in order."""
+        found = ((range_.first, range_.last) for range_ in self.ranges() if range_.status == ACKNOWLEDGED)
+        return found if self.chunked is None else self.chunked.with_parts(found)
+
+    def backlog(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Unacknowledged stretches in *first*..*last*."""
+        at = max(first, self.mark_delete + 1)
+        for begin, end in self.acknowledged():
+            if begin > last or at > last:
+                break
+            if at < begin:
+                yield at, begin - 1
+            at = max(at, end + 1)
+        if at <= last:
+            yield at, last
+
+    def is_part(self, position: int) -> bool:
+        return self.chunked is not None and bool(self.chunked.groups.are_parts(np.array([position]))[0])
+
+    def load_entries(self, entries: EntryMap) -> None:
+        """Take over a map of entries read from the table."""
+        entries.rest(with_fresh=True)
+        self.entries = entries
+        self._count_unacked()
+
+    def follow_map(self) -> None:
+        """Update mark-delete and counts after a change of its map of entries."""
+        self.changes += 1
+        self.mark_delete = self.entries.mark_delete
+        self.read_position = max(self.read_position, self.mark_delete + 1)
+        self._count_unacked()
+
+    def _count_unacked(self) -> None:
+        self.unacked = Counter()
+        for count, state in self._counted_states(PENDING):
+            assert state.consumer_id is not None  # as always of pending entries
+            self.unacked[state.consumer_id] += count * state.weight
+
+    def _counted_states(self, status: str) -> Iterator[tuple[int, EntryState]]:
+        """The states with a status that entries of its map have, each with how many have it."""
+        counts = self.entries.counts
+        for code, state in self.entries.codes.known():
+            if state.status == status and code < len(counts) and counts[code]:
+                yield int(counts[code]), state
+
+    @property
+    def first_untouched(self) -> int:
+        """The position after everything that was delivered or acknowledged."""
+        return max(self.read_position, self.entries.last_known + 1)
+
+    def is_done(self, position: int) -> bool:
+        """Is the entry at *position* acknowledged?"""
+        range_ = self.find(position)
+        return position <= self.mark_delete or (range_ is not None and range_.status == ACKNOWLEDGED)
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        self.changes += 1
+        self.entries, self.dues, self.unacked = EntryMap(self.mark_delete), None, Counter()
+
+    def returns_at(self) -> Iterator[int]:
+        """When pending entries come back."""
+        return (state.due_time for _, state in self._counted_states(PENDING) if state.due_time is not None)
+
+    def replays_at(self) -> Iterator[int]:
+        """When entries may be delivered again, 0 for now."""
+        return (state.due_time or 0 for _, state in self._counted_states(REPLAY))
+
+    def next_replay(self, wall: int) -> int | None:
+        """When, after *wall*, something may be delivered again."""
+        return min((due for due in self.replays_at() if due > wall), default=None)
+
+    def advance_read_position(self) -> None:
+        """Move the read position to the first unread entry."""
+        at = max(self.read_position, self.mark_delete + 1)
+        unread = self.entries.first_of([UNREAD_CODE], at, max(at, self.entries.end))
+        self.read_position = at if unread is None else unread
