@@ -6,6 +6,7 @@ Entry ids count from 0 within each partition. If any message has a key, rows hav
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,11 @@ import pyarrow as pa
 from pulsar_spark.client.sending.send_outcomes import ChunkedSend, Done
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.protocol.keys.sticky_key import sticky_key, sticky_key_hash
-from pulsar_spark.table_specs import DELIVERED, MESSAGE_KEYS, MESSAGES
+from pulsar_spark.table_specs import MESSAGE_KEYS, MESSAGES, TIME
+
+_TYPES = dict(zip(MESSAGES.schema.names, MESSAGES.schema.types))
+_TIMES = {"event_time": "event_ms", "publish_time": "publish_ms", "deliver_at_time": "deliver_at_ms"}
+_MILLISECONDS = pa.timestamp("ms", tz="UTC")
 
 
 class Outgoing(NamedTuple):
@@ -71,50 +76,71 @@ def publish_rows(
     entries: list[Entry], publish_id: str, producer_name: str, schema_version: int | None = None
 ) -> tuple[pa.Table, CommitPlaces]:
     """The rows of a publish commit, and the place of each row's message."""
-    next_entry_id: dict[int, Iterator[int]] = defaultdict(itertools.count)
-    sizes = np.array([len(entry.messages) for entry in entries])
-    of_entries = [(partition, next(next_entry_id[partition])) for partition, _, _ in entries]
-    partitions, entry_ids = np.repeat(np.array(of_entries), sizes, axis=0).T
-    batch_sizes, rows = np.repeat(sizes, sizes), int(sizes.sum())
-    indexes = np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    batch_indexes = np.where(batch_sizes == 1, -1, indexes)
+    places, sizes = _places(entries)
     messages = [message for entry in entries for message in entry.messages]
+    rows = len(messages)
 
     def field_of(name: str) -> list:
         """One field of each message: field by field is fastest."""
         at = Outgoing._fields.index(name)
         return [message[at] for message in messages]
 
-    def column(name: str, values) -> pa.Array:
-        return pa.array(values, MESSAGES.schema.field(name).type)
-
-    keys = {name: field_of(name) for name in MESSAGE_KEYS}
-    given = {
-        "publish_id": pa.repeat(pa.scalar(publish_id), rows),
-        "entry_id": column("entry_id", entry_ids),
-        "batch_index": pa.array(batch_indexes, MESSAGES.schema.field("batch_index").type, mask=batch_indexes < 0),
-        "batch_size": column("batch_size", batch_sizes),
-        "partition": column("partition", partitions),
-        **{name: column(name, field_of(name)) for name in ("payload", "properties", "sequence_id")},
-        **{name: column(name, values) for name, values in keys.items()},
-        "event_time": _times(field_of("event_ms")),
-        "publish_time": _times(field_of("publish_ms")),
-        "deliver_at_time": _times(field_of("deliver_at_ms")),
-        "producer_name": pa.repeat(pa.scalar(producer_name), rows),
+    columns: dict[str, list | pa.Array] = {
+        "publish_id": _repeated("publish_id", publish_id, rows),
+        "entry_id": places.entry_ids,
+        "batch_index": [None if index < 0 else index for index in places.batch_indexes],
+        "batch_size": sizes,
+        "partition": places.partitions,
+        "producer_name": _repeated("producer_name", producer_name, rows),
+        **{name: field_of(name) for name in ("payload", "properties", "sequence_id", *MESSAGE_KEYS)},
+        **{name: field_of(field) for name, field in _TIMES.items()},
     }
     if schema_version is not None:
-        given["schema_version"] = pa.repeat(
-            pa.scalar(schema_version, MESSAGES.schema.field("schema_version").type), rows
-        )
-    if any(map(any, keys.values())):
-        given["sticky_key_hash"] = column("sticky_key_hash", _sticky_key_hashes(entries))
+        columns["schema_version"] = _repeated("schema_version", schema_version, rows)
+    if any(any(columns[name]) for name in MESSAGE_KEYS):
+        columns["sticky_key_hash"] = _sticky_key_hashes(entries)
     further = field_of("columns")
     for name in set().union(*filter(None, further)):
-        given[name] = column(name, [each and each.get(name) for each in further])
-    written = pa.schema([field for field in MESSAGES.schema if field.name in given or field.name in DELIVERED])
-    arrays = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in written]
-    places = CommitPlaces(entry_ids.tolist(), batch_indexes.tolist(), partitions.tolist())
-    return pa.Table.from_arrays(arrays, schema=written), places
+        columns[name] = [each and each.get(name) for each in further]
+    written = [name for name in _TYPES if name in MESSAGE_KEYS or name in columns and not _is_empty(columns[name])]
+    arrays = {name: _array(name, columns[name]) for name in written}
+    return pa.Table.from_arrays(list(arrays.values()), schema=_schema(tuple(arrays))), places
+
+
+def _is_empty(column: list | pa.Array) -> bool:
+    return isinstance(column, list) and column.count(None) == len(column)
+
+
+def _array(name: str, column: list | pa.Array) -> pa.Array:
+    if name in _TIMES:
+        return pa.array(column, _MILLISECONDS).cast(TIME)
+    return column if isinstance(column, pa.Array) else pa.array(column, _TYPES[name])
+
+
+def _repeated(name: str, value: str | int, rows: int) -> pa.Array:
+    return pa.array([value], _TYPES[name]) if rows == 1 else pa.repeat(pa.scalar(value, _TYPES[name]), rows)
+
+
+@lru_cache(maxsize=64)
+def _schema(names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([(name, _TYPES[name]) for name in names])
+
+
+def _places(entries: list[Entry]) -> tuple[CommitPlaces, list[int]]:
+    """Where the messages lie, and the batch size of each."""
+    next_entry_id: dict[int, Iterator[int]] = defaultdict(itertools.count)
+    of_entries = [(entry.partition, next(next_entry_id[entry.partition])) for entry in entries]
+    sizes = [len(entry.messages) for entry in entries]
+    rows = sum(sizes)
+    if rows == len(entries):
+        return CommitPlaces(
+            [entry_id for _, entry_id in of_entries], [-1] * rows, [each for each, _ in of_entries]
+        ), sizes
+    partitions, entry_ids = np.repeat(np.array(of_entries), sizes, axis=0).T
+    batch_sizes, ends = np.repeat(sizes, sizes), np.cumsum(sizes)
+    indexes = np.arange(rows) - np.repeat(ends - sizes, sizes)
+    batch_indexes = np.where(batch_sizes == 1, -1, indexes)
+    return CommitPlaces(entry_ids.tolist(), batch_indexes.tolist(), partitions.tolist()), batch_sizes.tolist()
 
 
 def _sticky_key_hashes(entries: list[Entry]) -> list[int]:
@@ -141,7 +167,3 @@ def unwritable_text(message: Outgoing) -> tuple[str, str] | None:
         except UnicodeEncodeError:
             return name, text or ""
     return None
-
-
-def _times(milliseconds: list[int | None]) -> pa.Array:
-    return pa.array(milliseconds, pa.timestamp("ms", tz="UTC")).cast(MESSAGES.schema.field("publish_time").type)

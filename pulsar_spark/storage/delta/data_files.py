@@ -77,11 +77,9 @@ def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:
     return adds
 
 
-def write_files(table: AnyPath, rows: pa.Table, is_partitioned: bool, *, is_sparse: bool = False) -> list[dict]:
-    """Write *rows* as Parquet files, one or more per partition; their ``add`` actions. No file is left after an error.
-
-    *is_sparse* leaves out columns that are null in all rows.
-    """
+def write_files(table: AnyPath, rows: pa.Table, is_partitioned: bool) -> list[dict]:
+    """Write *rows* as Parquet files, one or more per partition, without columns that are null in all rows; their
+    ``add`` actions. No file is left after an error."""
     pieces = []
     for folder, values, part in _parts(rows, is_partitioned):
         (table / folder).mkdir(exist_ok=True)
@@ -90,10 +88,10 @@ def write_files(table: AnyPath, rows: pa.Table, is_partitioned: bool, *, is_spar
             pieces.append((named, values, part.slice(first, _FILE_ROWS)))
     with removing(table, [named for named, _, _ in pieces]):
         if rows.num_rows <= _FILE_ROWS:
-            adds = [_write_file(table, *piece, is_sparse=is_sparse) for piece in pieces]
+            adds = [_write_file(table, *piece) for piece in pieces]
         else:
             with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-                adds = list(pool.map(lambda piece: _write_file(table, *piece, is_sparse=is_sparse), pieces))
+                adds = list(pool.map(lambda piece: _write_file(table, *piece), pieces))
         _sync_folders_of(table, adds)
     return adds
 
@@ -125,10 +123,9 @@ def _sync_folders_of(table: AnyPath, adds: list[dict]) -> None:
             sync_folder(folder)
 
 
-def _write_file(table: AnyPath, named: dict, values: dict[str, str], rows: pa.Table, *, is_sparse: bool) -> dict:
-    path, written = named["path"], rows
-    if is_sparse and rows.num_rows:
-        written = rows.select([name for name in rows.column_names if rows[name].null_count < rows.num_rows])
+def _write_file(table: AnyPath, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
+    path, columns = named["path"], zip(rows.column_names, rows.columns)
+    written = rows.select([name for name, column in columns if column.null_count < rows.num_rows] or rows.column_names)
     write_parts(table, path, written.schema, small_enough(written))
     return _add(table, path, values, statistics(rows))
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pulsar_spark.protocol.delays.instants import FIRST_MICROS, LAST_MICROS, from_micros, to_micros
 from pulsar_spark.table_specs import MESSAGE_KEYS
 
-_STATISTICS_TEXT = 256
+_STATISTICS_TEXT, _FEW_ROWS = 256, 16
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
 _LAST = LAST_MICROS - 999
 """The last instant that statistics can round up."""
@@ -24,20 +24,29 @@ def statistics(rows: pa.Table) -> dict:
     every text column has bounds.
     """
     least, greatest, nulls = {}, {}, {}
-    for field, column in zip(rows.schema, rows.columns):
-        if pa.types.is_nested(field.type):
+    for name, column in zip(rows.column_names, rows.columns):
+        kind = column.type
+        if pa.types.is_nested(kind):
             continue
-        nulls[field.name] = column.null_count
-        is_text = pa.types.is_string(field.type)
-        if column.null_count == rows.num_rows or not (
-            pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type) or is_text
-        ):
-            continue
-        is_instant = pa.types.is_timestamp(field.type)
-        bounds = pc.min_max(column.cast(_MICROSECONDS).cast(pa.int64()) if is_instant else column).as_py()
-        low, high = (_datetime(bounds[name]) if is_instant else bounds[name] for name in ("min", "max"))
-        least[field.name], greatest[field.name] = _at_most(low), _at_least(high)
+        nulls[name] = column.null_count
+        is_instant = pa.types.is_timestamp(kind)
+        if nulls[name] < rows.num_rows and (is_instant or pa.types.is_integer(kind) or pa.types.is_string(kind)):
+            low, high = _least_and_greatest(_micros(column) if is_instant else column)
+            low, high = (_datetime(low), _datetime(high)) if is_instant else (low, high)
+            least[name], greatest[name] = _at_most(low), _at_least(high)
     return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return (column if column.type == _MICROSECONDS else column.cast(_MICROSECONDS)).cast(pa.int64())
+
+
+def _least_and_greatest(column: pa.ChunkedArray) -> tuple:
+    """Its bounds without nulls; for few rows Python is quicker than Arrow."""
+    if len(column) > _FEW_ROWS:
+        return tuple(pc.min_max(column).as_py().values())
+    values = [value for value in column.to_pylist() if value is not None]
+    return min(values), max(values)
 
 
 def footer_schema(footer: pq.FileMetaData) -> pq.ParquetSchema:

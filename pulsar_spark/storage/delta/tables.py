@@ -102,7 +102,7 @@ class AppendTable:
         """
         self._update()
         self._check_fence(expected)
-        adds = write_files(self._folder, rows, self._is_partitioned, is_sparse=True)
+        adds = write_files(self._folder, rows, self._is_partitioned)
         return self._committed(self._commit(adds, {}, lambda seen: self._check_fence(expected), concerns))
 
     def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
