@@ -34,8 +34,7 @@ def most_uncompressed(stored_bytes: int) -> int:
 
 
 def compression_name(compression: object) -> str | None:
-    """The name of a compression as in the column ``compression``, from a name in any case or a ``CompressionType``; or
-    None.
+    """The name of a compression as in the column ``compression``, or None; from a name or a ``CompressionType``.
 
     >>> compression_name("zlib"), compression_name("NONE"), compression_name(None)
     ('ZLIB', None, None)

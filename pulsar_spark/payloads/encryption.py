@@ -23,9 +23,7 @@ _MOST_BYTES = 2**31 - 1 - 16
 
 
 class EncryptionKey(NamedTuple):
-    """A data key as a message carries it: wrapped with the public key of this name. ``metadata`` comes from the key
-    reader.
-    """
+    """A data key in a message, wrapped with the public key of this name. ``metadata`` comes from the key reader."""
 
     key: str
     value: bytes

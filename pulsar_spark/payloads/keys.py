@@ -13,9 +13,7 @@ from pulsar_spark.errors import CryptoError, InvalidConfiguration
 
 
 class EncryptionKeyInfo(NamedTuple):
-    """A key and its metadata. Messages encrypted with the key carry the metadata; the key reader gets it for
-    decryption.
-    """
+    """A key and its metadata. Messages encrypted with the key carry the metadata; the reader gets it for decryption."""
 
     key: bytes
     metadata: Mapping[str, str] = {}
@@ -110,8 +108,8 @@ _NOT_A_KEY = "the {} key {!r} is not a usable PEM key ({}): give an RSA key with
 
 
 def _key_of(read_key, name: str, metadata: dict[str, str], kind: str) -> EncryptionKeyInfo:
-    """The key that the application's reader returns. Only texts of system errors are repeated: others might contain a
-    key.
+    """The key from the application's reader. Texts of its exceptions might contain a key; only system errors' are
+    shown.
     """
     try:
         found = read_key(name, metadata)

@@ -55,9 +55,8 @@ def _encode(name: str) -> str:
 
 def _too_long(name: str, encoded: str, most: int) -> InvalidTopicName:
     return InvalidTopicName(
-        f"name {name[:20]!r}... takes {len(encoded)} bytes as a folder's name, {len(encoded) - most} too "
-        f"many: use a shorter or simpler one (at most {most}; small letters, digits, - and . "
-        "take one byte, other ASCII "
+        f"name {name[:20]!r}... takes {len(encoded)} bytes as a folder's name, {len(encoded) - most} too many: use a "
+        f"shorter or simpler one (at most {most}; small letters, digits, - and . take one byte, other ASCII "
         "characters up to three, all others more)"
     )
 

@@ -17,10 +17,8 @@ from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.topics.topics import Topic
 
 MOST_READ = 1 << 18
-"""Most entries whose columns are read at once."""
 
 MOST_RUNS = 1 << 12
-"""Most runs that are read at once."""
 
 FORGET_FROM = 10_000
 """Old messages and stretches of chunks are forgotten from this number of them on."""
@@ -111,8 +109,8 @@ class ChunkGroups:
         return OpenGroups(*(self._attempts[name][is_open] for name in ("first", "last", "since")))
 
     def between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Beginnings and ends of groups without deleted chunks that overlap *first*..*last*; open ones end at
-        ``STILL_OPEN``.
+        """Begins and ends of groups without deleted chunks that overlap *first*..*last*; ``STILL_OPEN`` ends
+        open ones.
         """
         self.need(first)
         firsts, ends = self._attempts["first"], self._attempts["end"]

@@ -16,7 +16,7 @@ from pulsar_spark.protocol.policies.compaction import TAG_BYTES
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.delta.data_files import conform
-from pulsar_spark.storage.entries.entries import EntryReader, entry_ids_of
+from pulsar_spark.storage.entries.entries import EntryReader, Spans, entry_ids_of
 from pulsar_spark.storage.entries.message_files import ENTRY_COLUMNS
 from pulsar_spark.storage.entries.missing import Missing, Present
 from pulsar_spark.storage.entries.topic_files import partition_of
@@ -38,11 +38,7 @@ class CompactedEntries:
         self._lock = threading.Lock()
 
     def read(
-        self,
-        table: StrPath,
-        run: Run,
-        spans: Iterable[tuple[int, int]] | None = None,
-        columns: Sequence[str] | None = None,
+        self, table: StrPath, run: Run, spans: Spans | None = None, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table | Missing]:
         """Like :meth:`EntryReader.read`, for numbered runs; up to the horizon, :class:`Missing` comes first."""
         partition, spans = partition_of(run.path), None if spans is None else list(spans)

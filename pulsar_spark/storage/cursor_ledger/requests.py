@@ -30,9 +30,7 @@ class RequestCommit(NamedTuple):
 
 
 def read_requests(path: AnyPath, *, after: int) -> list[RequestCommit]:
-    """Whole commits above version *after*, in order, within :data:`MOST_COMMITS` and :data:`MOST_ROWS`; at least
-    one.
-    """
+    """Whole commits above *after*, in order, within :data:`MOST_COMMITS` and :data:`MOST_ROWS`; at least one."""
     log, found, rows, version = TableLog(path), list[RequestCommit](), 0, after
     while len(found) < MOST_COMMITS and (not found or rows <= MOST_ROWS):
         if not log.has(version + 1):

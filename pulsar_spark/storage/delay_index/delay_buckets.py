@@ -1,5 +1,6 @@
 """Answer from buckets of the delay index which entries are due, and when the next one is."""
 
+import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,16 @@ class BucketLost(CorruptState):
             "rebuilds it by itself, or at once with 'pulsar-spark repair delay-index'"
         )
         self.bucket = bucket
+
+
+@contextlib.contextmanager
+def reading(bucket: "Bucket", path: AnyPath) -> Iterator[None]:
+    """Raise :class:`BucketLost` if the file at *path* is damaged."""
+    try:
+        yield
+    except READ_ERRORS as error:
+        raise_unless_damage(error)
+        raise BucketLost(bucket, path, error) from error
 
 
 class Known(NamedTuple):
@@ -106,11 +117,8 @@ class Segments:
         with self._lock:
             found = self._decoded.get((path, segment))
             if found is None:
-                try:
+                with reading(bucket, path):
                     found = _Decoded(self._file(path).read(segment, self._places, only))
-                except READ_ERRORS as error:
-                    raise_unless_damage(error)
-                    raise BucketLost(bucket, path, error) from error
                 self.read += 1
                 self._decoded[path, segment] = found
                 self._bytes += found.nbytes

@@ -1,6 +1,4 @@
-"""Names of the delay index's files, which contain a digest of the footer, or of all bytes, so that changes are
-detected.
-"""
+"""Names of the delay index's files, which contain a digest of the footer or of all bytes, to detect changes."""
 
 import hashlib
 import uuid

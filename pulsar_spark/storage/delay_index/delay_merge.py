@@ -5,7 +5,7 @@ from itertools import chain, islice
 
 import numpy as np
 
-from pulsar_spark.storage.delay_index.delay_buckets import Bucket, BucketLost
+from pulsar_spark.storage.delay_index.delay_buckets import Bucket, reading
 from pulsar_spark.storage.delay_index.delay_files import write_named
 from pulsar_spark.storage.delay_index.delay_notes import NewBucket
 from pulsar_spark.storage.delay_index.delay_segments import (
@@ -22,7 +22,6 @@ from pulsar_spark.storage.delay_index.delay_segments import (
 )
 from pulsar_spark.storage.delay_index.delay_table import DelayTable
 from pulsar_spark.storage.delta.data_files import removing
-from pulsar_spark.storage.entries.topic_files import READ_ERRORS, raise_unless_damage
 
 
 def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places) -> NewBucket:
@@ -69,11 +68,8 @@ class _Stream:
     def __init__(self, bucket: Bucket, file: int, places: Places, needed: Callable[[Bucket, Entries], np.ndarray]):
         self._bucket, self._path = bucket, bucket.folder / bucket.names[file]
         self._places, self._needed, self._segment = places, needed, 0
-        try:
+        with reading(bucket, self._path):
             self._file = SegmentFile(self._path)
-        except READ_ERRORS as error:
-            raise_unless_damage(error)
-            raise BucketLost(bucket, self._path, error) from error
         of_file = bucket.statistics.firsts[bucket.statistics.files == file]
         self.first_time = int(of_file.min()) if len(of_file) else 0
         self.buffered = NO_ENTRIES
@@ -85,11 +81,8 @@ class _Stream:
     def fill(self) -> None:
         """Read the next segment with needed entries once the last one is used up."""
         while self.has_more and not len(self.buffered):
-            try:
+            with reading(self._bucket, self._path):
                 entries = self._file.read(self._segment, self._places)
-            except READ_ERRORS as error:
-                raise_unless_damage(error)
-                raise BucketLost(self._bucket, self._path, error) from error
             self._segment += 1
             self.buffered = entries.part(self._needed(self._bucket, entries))
 

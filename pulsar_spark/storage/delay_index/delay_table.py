@@ -183,8 +183,7 @@ class DelayTable:
     def commit(
         self, new: NewBucket | None, gone: Iterable[int], indexed: dict[int, Indexed], places: Places
     ) -> Bucket | None:
-        """Add *new*, remove the buckets *gone* and set what is *indexed*, in one commit; the new bucket, None if it is
-        empty.
+        """Add *new*, remove the buckets *gone* and set what is *indexed*, in one commit; the new bucket, None if empty.
 
         :class:`BrokerFenced` if another writer changed the table since it was loaded.
         """

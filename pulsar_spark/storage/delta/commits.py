@@ -8,7 +8,7 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from pulsar_spark.storage.delta.actions import ENGINE
 from pulsar_spark.storage.delta.checkpoints import is_due, start_checkpoint
@@ -16,6 +16,7 @@ from pulsar_spark.storage.delta.data_files import remove_files
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.store.faults import UnclearWrite
+from pulsar_spark.storage.store.object_path import Lock
 from pulsar_spark.storage.store.store import AnyPath, store_of
 from pulsar_spark.storage.topics.announcements import announce
 
@@ -33,7 +34,7 @@ def commit(
     metadata_operation: str = "ADD COLUMNS",
     is_rearranged: bool = False,
     concerns: Sequence[str] | None = None,
-    lock: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+    lock: Lock = contextlib.nullcontext,
     makes_checkpoint: bool = True,
 ) -> int | None:
     """Put a commit in place as the first free one of *versions*, read one by one; that version, None if all are taken.

@@ -45,8 +45,7 @@ _PARTITION = "partition"
 
 
 def spark_writer_options(largest: int | None = None) -> dict[str, str]:
-    """Options of Spark's writer that limit row groups of payloads up to *largest* bytes (None: the maximum message
-    size).
+    """Options of Spark's writer that limit row groups; *largest* is the most bytes of a payload (None: of any message).
 
     A group exceeds :data:`ROW_GROUP_BYTES` at most twofold.
     """

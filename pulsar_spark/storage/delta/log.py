@@ -18,7 +18,6 @@ from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of, store_of
 FIRST_COMMIT = ".first_commit.json"
 """A copy of the first commit, in tables whose log begins later."""
 _NEAR = 62
-"""A search for a later version checks this many one by one."""
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 

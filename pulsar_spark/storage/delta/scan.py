@@ -54,9 +54,7 @@ def open_table(path: StrPath, version: int | None = None) -> DeltaTable:
 
 
 def check_opens(path: StrPath) -> None:
-    """Raise :class:`CorruptState` if a log is broken, before Spark reads it; features that only Spark knows are
-    allowed.
-    """
+    """:class:`CorruptState` if a log is broken, before Spark reads it; features that only Spark knows are allowed."""
     try:
         open_table(path)
     except CorruptState:

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow.parquet as pq
-
 from pulsar_spark.storage.delta.file_statistics import staged_statistics
 from pulsar_spark.storage.layout import STAGED, beside
 from pulsar_spark.storage.store.store import AnyPath, StrPath, store_of
@@ -43,10 +41,9 @@ class StagedFolder:
         self._within = "" if self._store.is_local else f"{STAGED_WITHIN}{unique}/"
         self.path: AnyPath = staging_folder(table) / unique if self._store.is_local else table / self._within
 
-    def file(self, place: str, footer: pq.FileMetaData | None = None) -> StagedFile:
+    def file(self, place: str) -> StagedFile:
         source = self.path / place
-        found = staged_statistics(footer or self._store.footer(source))
-        return StagedFile(source, self._within + place, found, self._taken)
+        return StagedFile(source, self._within + place, staged_statistics(self._store.footer(source)), self._taken)
 
     def files(self) -> Iterator[StagedFile]:
         return (self.file(name) for name in sorted(self._store.below(self.path)) if name.endswith(".parquet"))

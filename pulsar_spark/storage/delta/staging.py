@@ -35,7 +35,6 @@ _writing = threading.Condition()
 _in_use: dict[object, dict[str, "_Setting"]] = {}
 """Settings in use, by JVM session (for which Python may have several objects) and name."""
 _waiting: dict[object, deque[object]] = {}
-"""Writers that wait, by session, in order."""
 
 
 class _Setting(NamedTuple):

@@ -39,9 +39,7 @@ class SureAppend:
         return self._log.exists() or is_away(self.path)
 
     def append(self, rows: pa.Table, wait: Callable[[Exception], None]) -> int:
-        """Append *rows*; the version. *wait* pauses after each error, or raises. FileNotFoundError if the table is
-        gone.
-        """
+        """Append *rows*; the version. *wait* pauses after each error, or raises. FileNotFoundError without a table."""
         version = self._append(rows, lambda *more: self._table.append(rows, *more), wait)
         assert version is not None  # it found its rows or appended them
         return version
@@ -49,9 +47,7 @@ class SureAppend:
     def append_after(
         self, known: int, rows: pa.Table, transactions: dict[str, int], wait: Callable[[Exception], None]
     ) -> int | None:
-        """:meth:`append` with *transactions* chosen from version *known*; None if another writer has committed one
-        since.
-        """
+        """:meth:`append` with *transactions* chosen from version *known*; None if another writer committed one."""
         return self._append(rows, lambda *more: self._table.append_after(known, rows, transactions, *more), wait)
 
     def _append(

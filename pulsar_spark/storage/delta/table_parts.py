@@ -90,9 +90,7 @@ def read_parts(
     wanted: Iterable[Term] = (),
     part_rows: int | None = None,
 ) -> Iterator[pa.Table]:
-    """*columns* of the rows that satisfy all of *wanted*, in no order, at most *part_rows* at a time; missing ones are
-    null.
-    """
+    """*columns* (null if missing) of the rows that satisfy all of *wanted*, in any order, *part_rows* at a time."""
     _check_readable(opened)
     columns, wanted = list(columns), list(wanted)
     folder = folder_of(opened)

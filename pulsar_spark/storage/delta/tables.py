@@ -23,7 +23,6 @@ from pulsar_spark.storage.delta.table_lock import shared_lock, turn
 from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of
 
 Rows: TypeAlias = "pa.Table | Sequence[StagedFile]"
-"""Rows to append, or the staged files that have them."""
 
 
 def is_committed(path: StrPath, app_id: str, version: int) -> bool:

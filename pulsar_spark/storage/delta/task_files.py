@@ -13,7 +13,6 @@ from pulsar_spark.storage.delta.data_files import ROW_GROUP_BYTES, ROW_GROUP_ROW
 from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
 
 MOST_FILES = 8
-"""Most files that a task writes at once."""
 _FILES_SCHEMA = pa.schema([("file", pa.string())])
 
 
@@ -25,9 +24,7 @@ class ByTasks(NamedTuple):
 
 
 def write_task_files(rows: DataFrame, folder: AnyPath, partition_by: Sequence[str], how: ByTasks) -> list[str]:
-    """Run *rows* and write one file per task and partition value into *folder*, which tasks must see; sorted relative
-    names.
-    """
+    """Run *rows* and write a file per task and partition value into *folder*, which tasks must see; sorted names."""
     written = rows.mapInArrow(_write_into(str(folder), partition_by, how), "file string").collect()
     return sorted(row.file for row in written)
 

@@ -1,6 +1,5 @@
 """Data files that no commit names, by publish or round: remains of a lost commit or a crashed writer."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -25,10 +24,10 @@ def unnamed_files(path: AnyPath, column: str | None, broken: set[int]) -> list[G
     *column* has one value per commit and groups the files; None makes each file a group.
     """
     log = TableLog(path)
-    named = set(named_files(path, broken)) | {
-        file.path for version in _readable(log, broken) for file in log.commit(version).added
-    }
-    known = {file.min_values.get(column) for version in _readable(log, broken) for file in log.commit(version).added}
+    readable = (version for version in sorted(log.versions()) if version not in broken) if log.exists() else ()
+    added = [file for version in readable for file in log.commit(version).added]
+    named = {*named_files(path, broken), *(file.path for file in added)}
+    known = {file.min_values.get(column) for file in added}
     found: dict[object, list[str]] = {}
     there = store_of(path).below(path, without="_delta_log")
     for name in sorted(there):
@@ -48,14 +47,6 @@ def unnamed_files(path: AnyPath, column: str | None, broken: set[int]) -> list[G
     ]
     begins = log.file(log.earliest()).stat().st_mtime if log.earliest() > 0 else float("-inf")
     return sorted((group for group in groups if group.written >= begins), key=lambda group: group.written)
-
-
-def _readable(log: TableLog, broken: set[int]) -> Iterator[int]:
-    return (
-        version
-        for version in range(max(log.earliest(), 0), log.latest() + 1)
-        if version not in broken and log.has(version)
-    )
 
 
 def _identity_of(file: AnyPath, name: str, column: str | None) -> object:

@@ -38,6 +38,7 @@ from pulsar_spark.table_specs import MESSAGES
 
 BLOCK_ROWS = 2048
 CACHED_BYTES = 16 * 1024 * 1024
+Spans = Iterable[tuple[int, int]]
 _AT_ONCE = 8
 
 
@@ -51,14 +52,9 @@ class EntryReader:
         self._groups.forget()
 
     def read(
-        self,
-        table: StrPath,
-        run: Run,
-        spans: Iterable[tuple[int, int]] | None = None,
-        columns: Sequence[str] | None = None,
+        self, table: StrPath, run: Run, spans: Spans | None = None, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table | Missing]:
-        """The messages of *run*, or of its positions in *spans* (first..last, in order, no overlaps); then
-        :class:`Missing`, if any.
+        """The messages of *run*, or of its ordered *spans* of positions (first, last); then :class:`Missing`, if any.
 
         Blocks, in order of position and batch index, have ``entry_id``, ``batch_index``, *columns* (default: all but
         publish id and partition) and ``position``, null if the run is not numbered. :class:`CorruptState` if the
@@ -90,11 +86,7 @@ class EntryReader:
                 yield _block(search.run, rows, at, search.names, present)
 
     def rows_of(
-        self,
-        table: StrPath,
-        run: Run,
-        spans: Iterable[tuple[int, int]] | None = None,
-        columns: Sequence[str] | None = None,
+        self, table: StrPath, run: Run, spans: Spans | None = None, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
         """The blocks of :meth:`read`, ignoring deleted messages; :class:`MessagesLost` at the end if some are lost."""
         for rows in self.read(table, run, spans, columns):
@@ -241,7 +233,7 @@ def _entries_of(table: StrPath, run: Run, columns: Sequence[str], as_published: 
     return rows.select(columns).add_column(0, "position", pa.array(positions))
 
 
-def entry_ids_of(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
+def entry_ids_of(run: Run, spans: Spans | None) -> EntryIds:
     if spans is None:
         return EntryIds.between(run.first_entry_id, run.last_entry_id)
     firsts, lasts = as_array(spans) - run.to_position

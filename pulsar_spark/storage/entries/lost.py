@@ -31,9 +31,7 @@ class LostEntries(NamedTuple):
 
 
 def find_missing(table: StrPath, run: Run, spans: Iterable[tuple[int, int]] | None = None) -> Missing | None:
-    """The messages that the table lacks of *run*, or of its ordered *spans*; reads them unless the file is as
-    published.
-    """
+    """The missing messages of *run*, or of its ordered *spans*; reads them unless the file is as published."""
     return None if is_as_published(table, run) else _missing(table, run, (), spans)
 
 

@@ -29,8 +29,8 @@ _BY_NAME = frozenset(MESSAGES.schema.names) - set(DELIVERED)
 
 
 class PositionRange(NamedTuple):
-    """Positions *first* to *last*, inclusive, of a partition, with the broker's state; ``ack_set`` None means whole
-    entries.
+    """Positions *first* to *last*, inclusive, of a partition, with the broker's state; ``ack_set`` None: all
+    messages.
     """
 
     partition: int
@@ -68,17 +68,8 @@ def pieces_of(range_: PositionRange, runs: Iterable[Run]) -> list[Piece]:
 
 
 def _piece(range_: PositionRange, run: Run, first: int, last: int) -> Piece:
-    shift = run.to_position
-    return Piece(
-        range_.partition,
-        run.ledger_id,
-        run.publish_id,
-        first - shift,
-        last - shift,
-        first,
-        range_.redelivery_count,
-        range_.ack_set,
-    )
+    of_run = (range_.partition, run.ledger_id, run.publish_id, first - run.to_position, last - run.to_position)
+    return Piece(*of_run, first, range_.redelivery_count, range_.ack_set)
 
 
 def find_pieces(index: LedgerIndex, topic: Topic, ranges: Iterable[PositionRange]) -> list[Piece]:
@@ -209,9 +200,7 @@ def _by_bounds(messages: DataFrame, found: list[Piece]) -> DataFrame:
 
 
 def _is_in(pieces: Sequence[Piece]) -> Column:
-    """Is a row in any of *pieces*, of one publish, partition and ack set? Written as one SQL expression, which is
-    quick.
-    """
+    """Is a row in any of *pieces*, of one publish, partition and ack set? One SQL expression is quickest to build."""
     publish_id, partition, ack_set = pieces[0].publish_id, pieces[0].partition, pieces[0].ack_set
     bounds = (f"entry_id between {piece.first_entry_id} and {piece.last_entry_id}" for piece in pieces)
     inside = (
@@ -289,9 +278,7 @@ def without_positions(
 
 
 def _around(found: list[Piece], firsts: np.ndarray, lasts: np.ndarray) -> Column:
-    """At most :data:`MAX_BOUNDS` bounds around clusters of pieces; with more publishes, the first and last
-    publish id.
-    """
+    """At most :data:`MAX_BOUNDS` bounds around clusters of pieces; with more publishes, bounds of the publish id."""
     places, groups = np.unique([f"{piece.publish_id}{piece.partition}" for piece in found], return_inverse=True)
     if len(places) > MAX_BOUNDS:
         publish_ids, partitions = {piece.publish_id for piece in found}, {piece.partition for piece in found}

@@ -23,7 +23,6 @@ from pulsar_spark.table_specs import MESSAGES
 MOST_ENTRIES = 64
 """Files with more entries are opened, since there are never many of them."""
 AT_ONCE = 16
-"""Concurrent calls of a store."""
 
 Values = tuple[object, ...]
 _UNKNOWN = object()

@@ -45,9 +45,7 @@ def ledgers_of_topic(layout: Layout, topic_id: str) -> dict[int, PartitionLedger
 
 
 def ledgers_until(layout: Layout, topic: Topic, until: int) -> dict[int, PartitionLedgers]:
-    """Runs by partition up to version *until*, numbered or not; :class:`CorruptState` if log and ``ledgers``
-    lack some.
-    """
+    """Runs by partition up to version *until*, numbered or not; :class:`CorruptState` if some can be found nowhere."""
     log, layout = TableLog(topic.path), layout_of(layout, topic.name)
     partitions, publish_ids, numbered = _numbered_until(layout, topic, until)
     if numbered < until and not log.has(numbered + 1):  # commits without a publish, such as an OPTIMIZE, may be gone

@@ -1,6 +1,4 @@
-"""Restore lost rows of ``ledgers`` from the topics' logs; a shortened log is numbered back from the latest
-round's end.
-"""
+"""Restore lost rows of ``ledgers`` from topics' logs; a shortened log is numbered back from the latest round's end."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -82,8 +80,7 @@ def _gaps(topic: TopicName, numbered: Numbered) -> Iterator[str]:
     for partition, run in sorted(numbered, key=lambda each: (each[0], each[1].first_position)):
         if run.first_position > ends[partition]:
             yield (
-                f"positions {ends[partition]} to {run.first_position - 1} of "
-                f"{str(topic.partition(partition))!r} were numbered in commits that are missing from the "
-                "topic's log: restore the table from a backup"
+                f"positions {ends[partition]} to {run.first_position - 1} of {str(topic.partition(partition))!r} were "
+                "numbered in commits that are missing from the topic's log: restore the table from a backup"
             )
         ends[partition] = max(ends[partition], run.last_position + 1)

@@ -20,9 +20,7 @@ _COLUMNS = ("partition", "first_position", "entries", "ledger_id", "publish_id",
 
 
 class WholeLedgers(NamedTuple):
-    """One partition's ledgers in order, with last publish times (microseconds, 0 if unknown); then ledger and publish
-    id by run.
-    """
+    """A partition's ledgers, with last publish times (microseconds, 0: unknown); then ledger and publish id by run."""
 
     ledger_ids: np.ndarray
     last_positions: np.ndarray

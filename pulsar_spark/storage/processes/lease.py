@@ -7,7 +7,6 @@ writes that into the file. The holder passes the lease on after its round, or re
 import os
 import socket
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 from pulsar_spark.storage.layout import Layout
@@ -40,11 +39,11 @@ class BundleLease:
         current = self._file.read()
         return current if self._file.is_alive(current) else None
 
-    def sure_holder(self, pause: Callable[[float], None] = time.sleep) -> Holder | None:
+    def sure_holder(self) -> Holder | None:
         """The live holder; in an object store, waits to see a renewal."""
         holder = first = self.holder()
         while holder is not None and holder == first and not self._file.is_certain_at_once:
-            pause(_LOOK_SECONDS)
+            time.sleep(_LOOK_SECONDS)
             holder = self.holder()
         return holder
 

@@ -47,14 +47,8 @@ FARTHEST_SECONDS = 24 * 60 * 60
 class LeaseFile(Generic[Fields]):
     """The file at *path* with the fields of *kind*; a lease lasts *seconds()*."""
 
-    def __init__(
-        self,
-        path: AnyPath,
-        kind: type[Fields],
-        seconds: Callable[[], float],
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self.path, self._kind, self._seconds, self._clock = path, kind, seconds, clock
+    def __init__(self, path: AnyPath, kind: type[Fields], seconds: Callable[[], float]):
+        self.path, self._kind, self._seconds, self._clock = path, kind, seconds, time.monotonic
         self._optional: Mapping[str, object] = getattr(kind, "_field_defaults", {})
         self._store = store_of(path)
         self._seen: tuple[Fields, float] | None = None
@@ -79,9 +73,7 @@ class LeaseFile(Generic[Fields]):
         return self._clock() - self._seen[1] < self._seconds()
 
     def change(self, decide: Callable[[Fields | None], dict[str, Any] | None]) -> bool:
-        """Replace the content by the fields and ``is_held`` that *decide* returns; if None, change nothing and return
-        False.
-        """
+        """Replace the content by the fields and ``is_held`` that *decide* returns; if None, change nothing: False."""
 
         def text(content: bytes | None) -> str | None:
             found, is_readable = (None, True) if content is None else self._parsed(content)

@@ -61,10 +61,10 @@ class StartingSign:
         self._thread.join(LEASE_SECONDS)
 
     def _run(self) -> None:
-        is_ours = {"what": self._what, "since_ms": self._since_ms}
-        self._write(lambda sign: is_ours | {"is_held": True})
-        while not self._ended.wait(RENEW_SECONDS):
+        is_ours, seconds = {"what": self._what, "since_ms": self._since_ms}, 0.0
+        while not self._ended.wait(seconds):
             self._write(lambda sign: is_ours | {"is_held": True})
+            seconds = RENEW_SECONDS
         is_mine = (socket.gethostname(), os.getpid())
         self._write(lambda sign: is_ours | {"is_held": False} if sign and (sign.host, sign.pid) == is_mine else None)
 
@@ -78,9 +78,7 @@ class StartingSign:
 
 
 def announce_start(root: StrPath) -> None:
-    """Make the root and the sign before Spark starts; :class:`NotARoot` unless a temporary fault of the disk
-    causes it.
-    """
+    """Make the root and the sign before Spark starts; :class:`NotARoot` unless the disk has a temporary fault."""
     layout = Layout(root)
     try:
         prepare_root(layout)

@@ -62,8 +62,8 @@ def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
 
 
 def empty_commit(path: AnyPath, until: int) -> int | None:
-    """The first empty commit after the last checkpoint, up to *until*, which ``deltalake`` skips silently; None in
-    object stores.
+    """The first empty commit after the last checkpoint, up to *until*; ``deltalake`` skips it. None in object
+    stores.
     """
     store, log = store_of(path), TableLog(path)
     if not store.is_local:

@@ -32,8 +32,7 @@ class ForeignFile(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """``error`` says what stopped the topic after version ``numbered``; ``unnumbered`` counts later messages by
-    partition.
+    """``error`` says what stopped the topic after version ``numbered``; ``unnumbered`` counts later messages.
 
     ``is_rewritten``: rows were removed or rewritten other than by trimming.
     """
@@ -124,9 +123,7 @@ def rewriting_commits(layout: Layout, topic: Topic) -> list[int]:
 def count_deleted(
     layout: Layout, topic: Topic, condition: Condition, firsts: dict[int, int], stored: dict[int, int]
 ) -> dict[int, int]:
-    """How many published messages from positions *firsts* on are gone, by partition; *stored* counts those that are
-    left.
-    """
+    """How many published messages from positions *firsts* on are gone, by partition; *stored* counts those left."""
     if not condition.is_rewritten:
         return dict.fromkeys(topic.partition_indexes, 0)
     names = ["partition", "first_position", "entries", "batch_size"]

@@ -92,9 +92,7 @@ class TableRepair:
         return unnamed_files(self.path, self.identity, set(self._broken)) if self._broken else []
 
     def restore(self, version: int, dry_run: bool) -> Repaired | None:
-        """Write a broken commit again from its data files of one identity; None if unclear. Call it in order of
-        version.
-        """
+        """Write a broken commit again from its data files of one identity; None if unclear. Call it by version."""
         chosen = self._take(version)[0] if version in self._broken else None
         if chosen is None or chosen.identity in chosen.files:
             return None
@@ -155,9 +153,7 @@ class TableRepair:
         return None, f"several files may be its own: {names}; look into them, and give the right ones with --file"
 
     def _round_of(self, version: int) -> int | None:
-        """The round of a commit of ``cursor_ledger``, after the last readable one; broken commits between count as
-        rounds.
-        """
+        """The round of a commit of ``cursor_ledger``; broken commits since the last readable one count as rounds."""
         passed = 1
         for before in range(version - 1, 0, -1):
             try:
@@ -220,9 +216,7 @@ class TableRepair:
         return found if group else {}
 
     def _mend_checkpoints(self, dry_run: bool) -> Iterator[Repaired]:
-        """Set broken checkpoints aside and make a new one, if the commits since the start or a sound checkpoint
-        exist.
-        """
+        """Set broken checkpoints aside and make a new one, if all commits or a sound checkpoint exist."""
         broken = list(broken_checkpoints(self.path))
         if not broken:
             return

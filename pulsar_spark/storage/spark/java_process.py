@@ -60,9 +60,7 @@ def _print_unless_ended(server: BaseServer, request: Any, client_address: Any) -
 
 @contextmanager
 def quiet_start(settings: Mapping[str, str]) -> Iterator[None]:
-    """Start Spark's JVM with *settings*, unless it runs, and be quiet until the block ends; :class:`SparkNotStarted` if
-    it ends.
-    """
+    """Start Spark's JVM with *settings*, unless it runs, quietly until the block ends; :class:`SparkNotStarted`."""
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         yield
         return

@@ -35,9 +35,7 @@ NOT_OF_STORE = (
 
 
 class ClientJars(NamedTuple):
-    """Hadoop's client of a store: its artifacts, name prefixes of jars that come with them, and megabytes with
-    Delta's.
-    """
+    """Hadoop's client of a store: artifacts, name prefixes of jars that come with them, and megabytes with Delta's."""
 
     artifact: str
     parts: tuple[str, ...]

@@ -31,9 +31,7 @@ def can_read(spark: SparkSession, root: AnyPath) -> bool:
 
 
 def check_store(spark: SparkSession, root: AnyPath) -> None:
-    """:class:`InvalidConfiguration` unless the session can use the root's store; sets missing settings if jars are
-    there.
-    """
+    """:class:`InvalidConfiguration` unless the session can use the root's store; adds settings if jars are there."""
     store = store_of(root)
     if store.is_local or on_databricks() or not has_context(spark):
         return

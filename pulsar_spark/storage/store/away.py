@@ -1,6 +1,4 @@
-"""Detect local roots that disappeared while they were open, as when a mount drops. Nothing is created in their
-place.
-"""
+"""Detect local roots that disappeared while they were open, so that nothing is created in their place."""
 
 import os
 import weakref

@@ -71,9 +71,7 @@ def _parsed(path: AnyPath) -> tuple[str, str | None]:
 
 
 def write_durability(root: StrPath, value: str) -> None:
-    """Set the durability of all later appends, also of running processes; :class:`InvalidConfiguration` for other
-    values.
-    """
+    """Set the durability of all later appends, also of running processes; :class:`InvalidConfiguration` if unknown."""
     if value not in DURABILITIES:
         raise InvalidConfiguration(
             f"durability {value!r}: give 'fsync' (a finished write survives a power loss) or 'none' (faster)"

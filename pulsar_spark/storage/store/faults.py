@@ -1,6 +1,4 @@
-"""Tell temporary faults of the disk, after which one tries again, from other errors. A missing file is not
-temporary.
-"""
+"""Tell temporary faults of the disk, after which one tries again, from other errors, such as a missing file."""
 
 import errno
 import os

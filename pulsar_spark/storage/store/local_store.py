@@ -7,21 +7,19 @@ import shutil
 import stat
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
 
-from pulsar_spark.storage.store.object_path import Stat
+from pulsar_spark.storage.store.object_path import Decide, Lock, Stat
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _checked: set[str] = set()
 is_local, is_lent = True, False
 spark_kind = None
 look_seconds = 0.0
-"""Seconds between looks at files."""
 
 
 def _stat(name: str | os.PathLike) -> os.stat_result:
@@ -173,7 +171,7 @@ def remove_folder(folder: Path, but: Collection[Path] = ()) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def drop_folder(folder: Path, lock: Callable[[], AbstractContextManager]) -> None:
+def drop_folder(folder: Path, lock: Lock) -> None:
     """Remove a folder at once: rename it inside *lock*, then delete it. FileNotFoundError if missing."""
     doomed = folder.with_name(f".deleted-{uuid.uuid4().hex}")
     with lock():
@@ -208,9 +206,7 @@ def link(source: Path, target: Path) -> None:
 def replace(
     path: Path, content: str, ready: Callable[[Path], None] = lambda fresh: None, kept: Path | None = None
 ) -> None:
-    """Write *content* to *path* in one step, after *ready* with the new file; the old file stays as *kept*
-    unless None.
-    """
+    """Write *content* to *path* in one step, after *ready* with the new file; *kept* is a new name of the old file."""
     fresh = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
         fresh.write_text(content)
@@ -224,10 +220,7 @@ def replace(
 
 
 def change(
-    path: Path,
-    decide: Callable[[bytes | None], str | None],
-    lock: Callable[[], AbstractContextManager] | None = None,
-    write: Callable[[Path, str], None] | None = None,
+    path: Path, decide: Decide, lock: Lock | None = None, write: Callable[[Path, str], None] | None = None
 ) -> bool:
     """Replace the file's content by what *decide* makes of it; if that is None, change nothing and return False.
 
@@ -246,11 +239,7 @@ def change(
 
 
 def put_in_first_free(
-    paths: Iterable[Path],
-    content: str,
-    folder: Path,
-    lock: Callable[[], AbstractContextManager],
-    ready: Callable[[Path], None] | None = None,
+    paths: Iterable[Path], content: str, folder: Path, lock: Lock, ready: Callable[[Path], None] | None = None
 ) -> Path | None:
     """Put *content* at the first free one of *paths*, drawn one by one, all in *folder*; None if none is free.
 
@@ -270,7 +259,7 @@ def put_in_first_free(
             fresh.unlink()
 
 
-def _is_put(fresh: Path, path: Path, lock: Callable[[], AbstractContextManager]) -> bool:
+def _is_put(fresh: Path, path: Path, lock: Lock) -> bool:
     """Link the file; False if the place is taken. On network file systems a link may exist in spite of an error."""
     try:
         with lock():

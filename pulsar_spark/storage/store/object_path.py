@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from functools import total_ordering
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -34,7 +35,7 @@ class Objects(Protocol):
     def put(self, name: ObjectPath, content: bytes) -> None: ...
     def put_if_absent(self, name: ObjectPath, content: bytes) -> bool: ...
     def put_over(self, name: ObjectPath, content: bytes, known: dict[str, str] | None) -> bool: ...
-    def change(self, path: ObjectPath, decide: Callable[[bytes | None], str | None]) -> bool: ...
+    def change(self, path: ObjectPath, decide: Decide) -> bool: ...
     def remove(self, names: Iterable[ObjectPath]) -> None: ...
 
 
@@ -137,5 +138,7 @@ class ObjectPath:
         self.store.remove([self])
 
 
+Decide = Callable[["bytes | None"], "str | None"]
+Lock = Callable[[], AbstractContextManager]
 AnyPath = Path | ObjectPath
 StrPath = str | os.PathLike[str] | ObjectPath

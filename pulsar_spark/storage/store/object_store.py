@@ -6,13 +6,12 @@ An unanswered put is repeated; if its bytes, which must be unique, are there, it
 
 import errno
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
 from functools import lru_cache
 
 from pulsar_spark.storage.store import store_bucket
 from pulsar_spark.storage.store.faults import UnclearWrite
-from pulsar_spark.storage.store.object_path import ObjectPath
+from pulsar_spark.storage.store.object_path import Decide, Lock, ObjectPath
 from pulsar_spark.storage.store.store_bucket import check_bucket, open_bucket, place_of
 from pulsar_spark.storage.store.store_folders import StoreFolders
 from pulsar_spark.storage.store.store_kinds import Kind
@@ -116,9 +115,7 @@ class ObjectStore(StoreFolders):
         return self._surely(name, content, "create")
 
     def put_over(self, name: str | ObjectPath, content: bytes, known: dict[str, str] | None) -> bool:
-        """Put unique *content* if the object is still *known* (see :meth:`get_stamped`), or absent for None; else
-        False.
-        """
+        """Put unique *content* if the object is still *known* (see :meth:`get_stamped`; None: absent); else False."""
         return self._surely(name, content, "create" if known is None else known)
 
     def _surely(self, name: str | ObjectPath, content: bytes, mode: str | dict[str, str]) -> bool:
@@ -160,13 +157,7 @@ class ObjectStore(StoreFolders):
         except FileNotFoundError:
             return False
 
-    def change(
-        self,
-        path: ObjectPath,
-        decide: Callable[[bytes | None], str | None],
-        _held: object = None,
-        _write: object = None,
-    ) -> bool:
+    def change(self, path: ObjectPath, decide: Decide, _lock: object = None, _write: object = None) -> bool:
         """Replace an object by what *decide*, perhaps called again, makes of it, which is unique."""
         while True:
             try:
@@ -180,12 +171,7 @@ class ObjectStore(StoreFolders):
                 return True
 
     def put_in_first_free(
-        self,
-        paths: Iterable[ObjectPath],
-        content: str,
-        _folder: ObjectPath,
-        lock: Callable[[], AbstractContextManager],
-        _ready: object = None,
+        self, paths: Iterable[ObjectPath], content: str, _folder: ObjectPath, lock: Lock, _ready: object = None
     ) -> ObjectPath | None:
         """Put *content* at the first free one of *paths*; None if none is free.
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _TAIL = 8
-"""The footer's length and the magic number."""
 
 
 def to_parquet(rows: pa.Table) -> bytes:

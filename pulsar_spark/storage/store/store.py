@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pulsar_spark.storage.store import local_store
-from pulsar_spark.storage.store.object_path import AnyPath, ObjectPath, Stat, StrPath
+from pulsar_spark.storage.store.object_path import AnyPath, Decide, Lock, ObjectPath, Stat, StrPath
 from pulsar_spark.storage.store.object_store import object_path_of
 from pulsar_spark.storage.store.store_kinds import Kind
 
@@ -54,24 +54,19 @@ class Store(StoredFiles, Protocol):
         self, path: AnyPath, content: str, ready: Callable[[Any], None] = ..., kept: AnyPath | None = None
     ) -> None: ...
     def change(
-        self,
-        path: AnyPath,
-        decide: Callable[[bytes | None], str | None],
-        lock: Callable[[], AbstractContextManager] | None = None,
-        write: Callable[[Any, str], None] | None = None,
+        self, path: AnyPath, decide: Decide, lock: Lock | None = None, write: Callable[[Any, str], None] | None = None
     ) -> bool: ...
     def put_in_first_free(
         self,
         paths: Iterable[AnyPath],
         content: str,
         folder: AnyPath,
-        lock: Callable[[], AbstractContextManager],
+        lock: Lock,
         ready: Callable[[Any], None] | None = None,
     ) -> AnyPath | None: ...
 
 
 _LOCAL = cast(Store, local_store)
-"""The module takes a ``Path`` wherever a store takes a path."""
 
 
 def path_of(given: StrPath) -> AnyPath:

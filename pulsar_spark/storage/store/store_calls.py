@@ -1,6 +1,4 @@
-"""Calls to a bucket by ``obstore``, whose faults become ``OSError``; objects seen a moment ago are not looked up
-again.
-"""
+"""Calls to a bucket by ``obstore``, whose faults become ``OSError``; objects just seen are not looked up again."""
 
 import contextlib
 import errno

@@ -7,8 +7,7 @@ _PASSWORD = re.compile(r"(?<=://)[^\s/:]*:\S*@")
 
 
 class Kind(NamedTuple):
-    """One kind. *bucket* matches the URL's part before the first slash; *who* and *where* explain credentials and
-    endpoint.
+    """One kind. *bucket* matches the URL's part before the first slash; *who* and *where* are advice to users.
 
     *no_bucket* and *nobody* are codes for a missing bucket and bad credentials.
     """

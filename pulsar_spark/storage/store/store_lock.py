@@ -21,9 +21,7 @@ LOOK_SECONDS = 0.1
 def store_lock(
     path: ObjectPath, clock: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
 ) -> Iterator[Callable[[], None]]:
-    """Hold the lock at *path*. A long holder calls the yielded function now and then; OSError if another took
-    the lock.
-    """
+    """Hold the lock at *path*. A long holder calls the yielded function now and then; OSError if it lost the lock."""
     mine, seen, since = uuid.uuid4().hex.encode(), None, clock()
     known = None
     while not path.store.put_over(path, mine, known):

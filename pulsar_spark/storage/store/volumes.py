@@ -1,5 +1,4 @@
-"""Volumes of Unity Catalog as roots: where one lies in an object store, and the credentials that the catalog lends for
-it.
+"""Volumes of Unity Catalog as roots: where one lies in an object store, and credentials lent for it.
 
 A mounted volume (``/Volumes``) has neither hard links nor conditional puts, so the store beneath is used.
 """

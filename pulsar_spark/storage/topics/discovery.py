@@ -14,9 +14,7 @@ _PAUSE = 10
 
 
 class TopicFolders:
-    """Remembers when each namespace's folder changed; clocks are coarse, so a change counts once more a second
-    later.
-    """
+    """Remembers when each namespace's folder changed; clocks are coarse, so a change counts again a second later."""
 
     def __init__(self, layout: Layout):
         self._layout = layout

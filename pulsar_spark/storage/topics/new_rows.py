@@ -1,6 +1,4 @@
-"""The rows of staged files that are no duplicates, as files that an append may move (see
-protocol.policies.deduplication).
-"""
+"""The rows of staged files that are no duplicates, as files that an append may move."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,4 @@
-"""The ``schemas`` table: the versions of each topic's schema. A commit of the very next version makes equal schemas
-one.
-"""
+"""The ``schemas`` table: versions of each topic's schema. A commit of the very next version makes equal schemas one."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -56,9 +54,7 @@ class SchemaTable:
         check: Callable[[list[SchemaInfo]], None],
         properties: Mapping[str, str] | None = None,
     ) -> int:
-        """The version of *info*, a new one unless a kept schema equals it; *check* is called with these, and may
-        raise.
-        """
+        """The version of *info*, a new one unless a kept schema equals it; *check* gets these, and may raise."""
 
         def next_one(versions: list[KeptSchema]) -> SchemaInfo | int:
             kept = _since_removal(versions)

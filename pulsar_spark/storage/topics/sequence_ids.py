@@ -1,6 +1,4 @@
-"""The highest sequence ids of a topic's producers, from transactions in its log (see
-protocol.policies.deduplication).
-"""
+"""The highest sequence ids of a topic's producers, from its log (see protocol.policies.deduplication)."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,8 +17,9 @@ _TRANSACTIONS = ["txn.appId", "txn.version", "txn.lastUpdated"]
 
 
 class SequenceIds:
-    """The highest sequence id of each transaction that *is_wanted*; the first read forgets those older than
-    *forgotten_ms* (0: none).
+    """The highest sequence id of each transaction that *is_wanted*.
+
+    The first read forgets those older than *forgotten_ms* (0: none).
     """
 
     def __init__(

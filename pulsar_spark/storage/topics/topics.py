@@ -119,9 +119,7 @@ def create_namespace(layout: Layout, namespace: str) -> None:
 
 
 def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic:
-    """Create the topic; :class:`NotAllowedError` if it exists, :class:`InvalidConfiguration` for impossible
-    partitions.
-    """
+    """Create the topic; :class:`NotAllowedError` if it exists, :class:`InvalidConfiguration` for *partitions*."""
     topic = find_or_create_topic(layout, name, partitions)
     if topic is None:
         raise NotAllowedError(f"topic {str(name)!r} exists already: delete it first or choose another name")
@@ -160,9 +158,7 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
 
 
 def check_not_hidden(layout: Layout, name: TopicName, partitions: int = 0, first: int = 0) -> None:
-    """:class:`NotAllowedError` if the name is a partition of another topic, or a topic is named like one of its
-    *partitions*.
-    """
+    """:class:`NotAllowedError` if *name* is another topic's partition, or one of its *partitions* another topic."""
     parent = partitioned_parent(layout, name)
     if parent is not None:
         raise NotAllowedError(

@@ -45,8 +45,7 @@ class Done(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """Commits after *followed*, files at *paths* or written since *waiting* (milliseconds), and later rounds are
-    needed.
+    """Commits after *followed*, files at *paths* or written since *waiting* (milliseconds), and some rounds are needed.
 
     These are rounds from *first_round* or the first that delivered above *mark_delete* on. ``keeps_rows``: all rows.
     """
@@ -141,9 +140,7 @@ def _make_small(table: AnyPath, opened: DeltaTable, needed: Needs, history: floa
 
 
 def _make_room(table: AnyPath, needed: Needs, before: float) -> Iterator[Done]:
-    """Delete commits and files that only versions before *before* (seconds) need; the delay index removes its own
-    files.
-    """
+    """Delete commits and files that only versions before *before* (seconds) need; none of the delay index's files."""
     left = 0
     clears = table.name != DELAY_INDEX.name
 

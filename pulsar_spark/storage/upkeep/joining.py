@@ -34,7 +34,6 @@ from pulsar_spark.storage.store.store import AnyPath, store_of
 FILES = 64
 """Files of one size class that become one; fewer wait."""
 GROUPS = 16
-"""Most joined files of a commit."""
 BYTES = 32 * 1024 * 1024
 """The largest file made; files of half this size are not joined."""
 JOINED_BYTES = 100 * 1024 * 1024
@@ -59,14 +58,9 @@ def files_of(table: DeltaTable) -> list[DataFile]:
     """The table's files, oldest first, except those with foreign names."""
     actions = pa.table(table.get_add_actions())
     columns = [actions[name].to_pylist() for name in ("path", "size_bytes", "num_records", "modification_time")]
-    found = [
-        DataFile(path, size, rows or 0, written, first, last)
-        for path, size, rows, written, first, last in zip(
-            *columns, _rounds(actions, "min"), _rounds(actions, "max"), strict=True
-        )
-        if _PLAIN.fullmatch(path)
-    ]
-    return sorted(found, key=lambda file: (file.written, file.path))
+    columns[2] = [rows or 0 for rows in columns[2]]
+    found = map(DataFile, *columns, _rounds(actions, "min"), _rounds(actions, "max"))
+    return sorted((file for file in found if _PLAIN.fullmatch(file.path)), key=lambda file: (file.written, file.path))
 
 
 def _rounds(actions: pa.Table, bound: str) -> list[int | None]:

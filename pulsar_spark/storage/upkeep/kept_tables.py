@@ -24,7 +24,6 @@ from pulsar_spark.storage.upkeep.housekeeping import Needs, needs_of, needs_of_t
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX
 
 NEEDED = ("topic", "policy", "waiting_request")
-"""Kinds of facts that decide what is kept."""
 
 
 OWN_SECONDS = 60 * 60

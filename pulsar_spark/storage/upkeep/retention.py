@@ -31,9 +31,7 @@ _PART = re.compile(rf"(\d+)\s+({'|'.join(_SECONDS)})s?(?:\s+|$)")
 
 
 def promised_seconds(table: DeltaTable) -> float:
-    """How long the properties promise to keep files and commits, else 0; :class:`InvalidConfiguration` for no
-    interval.
-    """
+    """How long the properties promise to keep files and commits, else 0; :class:`InvalidConfiguration` if invalid."""
     properties = table.metadata().configuration
     return max(
         (_seconds(name, properties[name]) for name in (FILES_PROPERTY, LOG_PROPERTY) if name in properties), default=0
@@ -41,9 +39,7 @@ def promised_seconds(table: DeltaTable) -> float:
 
 
 def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float) -> float:
-    """How many seconds versions stay: *seconds*, or the age of the last *versions*, but at least
-    :data:`LEAST_SECONDS`.
-    """
+    """How many seconds versions stay: *seconds*, or the age of the last *versions*, at least :data:`LEAST_SECONDS`."""
     if versions is None:
         return seconds
     log = TableLog(table)
@@ -55,9 +51,7 @@ def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float
 
 
 def left_since(path: AnyPath, table: DeltaTable, before: float, promised_from: float) -> set[str]:
-    """Files that left the table after *before* (in seconds), if its state may not list them or they left before
-    *promised_from*.
-    """
+    """Files that left the table after *before* (seconds): before *promised_from*, or without its state listing them."""
     interval = table.metadata().configuration.get(FILES_PROPERTY)
     known = time.time() - (_FILES_SECONDS if interval is None else _seconds(FILES_PROPERTY, interval))
     known, left = max(known, promised_from), set[str]()
@@ -71,9 +65,7 @@ def left_since(path: AnyPath, table: DeltaTable, before: float, promised_from: f
 
 
 def write_promise(path: AnyPath, seconds: int) -> bool:
-    """Promise to keep files for *seconds*, by a commit that changes no data; False if that stands there or all versions
-    are taken.
-    """
+    """Promise by a commit to keep files for *seconds*; False if it stands there, or if others took all versions."""
     opened = open_table(path)
     for _ in range(_TRIES):
         if not _may_promise(opened, seconds):
@@ -81,10 +73,8 @@ def write_promise(path: AnyPath, seconds: int) -> bool:
         metadata = metadata_of(opened)
         metadata["configuration"] |= {FILES_PROPERTY: f"interval {seconds} seconds"}
         versions, lock = [opened.version() + 1], partial(shared_lock, path)
-        if (
-            commit(path, versions, [], {}, metadata=metadata, metadata_operation="SET TBLPROPERTIES", lock=lock)
-            is not None
-        ):
+        operation = "SET TBLPROPERTIES"
+        if commit(path, versions, [], {}, metadata=metadata, metadata_operation=operation, lock=lock) is not None:
             return True
         opened.update_incremental()
     return False

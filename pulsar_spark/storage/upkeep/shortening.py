@@ -23,8 +23,7 @@ _OF_A_COMMIT = (".json", ".crc")
 def shorten(
     table: AnyPath, followed: int, before: float, clear: Callable[[range], object] = lambda doomed: None
 ) -> Iterator[int]:
-    """Begin the log at the last *followed* checkpoint older than *before* (seconds); yields how many commits each step
-    removed.
+    """Begin the log at the last *followed* checkpoint older than *before* (seconds); yields the commits of each step.
 
     *clear* gets their versions before, again after a crash.
     """

@@ -34,7 +34,6 @@ COMPACTION = "__compaction"
 """Named like Pulsar's subscription, it needs what is not yet compacted."""
 RETENTION = ("retention_seconds", "retention_bytes")
 NEEDED = ("topic", "cursor", "policy", "letter", "waiting_letter")
-"""Kinds of facts that decide what may be trimmed."""
 
 
 class Trim(NamedTuple):
@@ -136,9 +135,7 @@ def trim_topic(
 def _needed_from(
     topic: Topic, partition: int, ledgers: WholeLedgers, latest: LatestRows, compacted_until: int | None
 ) -> tuple[int, str | None]:
-    """The first position that a subscription, its letters or compaction need, with its holder; else the end and
-    None.
-    """
+    """The first position that a subscription, its letters or compaction need, with its holder; else the end, None."""
     needed = [
         (row["mark_delete_position"] + 1, key.subscription)
         for key, row in latest.cursors.items()

@@ -34,9 +34,7 @@ def broker_tables(layout: Layout) -> dict[str, AnyPath]:
 
 
 def optimize(table: AnyPath, *, dry_run: bool = False) -> Optimized:
-    """Join small files, partition by partition. A dry run only counts files; ``deltalake`` does it for unknown
-    features.
-    """
+    """Join small files, by partition. A dry run only counts files; ``deltalake`` does it for unknown features."""
     delta = open_table(table)
     if dry_run:
         return Optimized(len(delta.file_uris()), 0)
@@ -76,7 +74,7 @@ def remove_unseen(table: AnyPath, before: float, needed: frozenset[str]) -> Iter
 
 
 def unseen_files(table: AnyPath, before: float) -> list[str]:
-    """Files that left the table before an instant (seconds), or never entered it and are also older than
+    """Files that left the table before an instant (seconds), or are older and never entered it within
     :data:`NEW_HOURS`.
     """
     hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
@@ -94,9 +92,7 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
 
 
 def remove_left(path: AnyPath, versions: range) -> int:
-    """Delete the files that commits of *versions* removed, unless the table or a later commit has them again;
-    how many.
-    """
+    """Delete files that commits of *versions* removed, unless the table or later commits have them again; how many."""
     log = TableLog(path)
     left = _taken_out(log, versions)
     if not left:
