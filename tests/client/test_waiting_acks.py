@@ -3,6 +3,7 @@ go, their time."""
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.broker.committing import snapshots
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
 from tests.support.waiting import eventually, receive_values, send
 
@@ -38,8 +39,9 @@ def test_those_behind_the_ones_that_were_sent_are_sent_too(client, broker):
         eventually(lambda: broker.cursor("persistent://public/default/t", "s").mark_delete == position)
 
 
-def test_what_lies_beside_an_acknowledged_message_is_not_delivered_again(client, broker):
-    """The round that takes the acknowledgement writes the ranges beside it anew."""
+def test_what_a_round_only_writes_again_is_not_delivered_again(client, broker, monkeypatch):
+    """Each round writes the whole state, also what was delivered before."""
+    monkeypatch.setattr(snapshots, "SNAPSHOT_EVERY", 1)
     send(client, "t", "m0", "m1", "m2")
     consumer = client.subscribe("t", "s", ack_group_time_ms=10, **SHARED)
     messages = [consumer.receive(60_000) for _ in range(3)]

@@ -185,7 +185,7 @@ MUTANTS = (
         "link/inbox.py",
         'is_older = pc.fill_null(pc.not_equal(rows.column("delivery_round"), rows.column("round")), False)',
         'is_older = pc.is_null(rows.column("kind"))',
-        "tests/client/test_waiting_acks.py::test_what_lies_beside_an_acknowledged_message_is_not_delivered_again",
+        "tests/client/test_waiting_acks.py::test_what_a_round_only_writes_again_is_not_delivered_again",
     ),
     Mutant(
         "begins-again-without-a-word",
