@@ -21,7 +21,6 @@ def is_other_frame(value: object) -> bool:
 
 
 def shown(frame: object) -> str:
-    """The class of *frame*, for an error message."""
     kind = type(frame)
     return (
         f"a {kind.__name__} of {kind.__module__.partition('.')[0]}" if is_other_frame(frame) else f"a {kind.__name__}"

@@ -20,9 +20,9 @@ def stats(
 ) -> DataFrame:
     """Current statistics: one row per topic partition, per subscription on it, and per consumer of that.
 
-    *spark* reads the root in the folder *root*; *topic* limits the rows to one topic. The row of a topic partition has
-    no subscription, the row of a subscription has no consumer. Rates are averages over the minute before the time of
-    *clock*. No broker is needed."""
+    *spark* reads the root in the folder *root*; no broker is needed. *topic* limits the rows to one topic. The row of a
+    topic partition has no subscription, the row of a subscription has no consumer. Rates are averages over the minute
+    before the time of *clock*."""
     layout = Layout(root)
     topics = (
         [read_topic(layout, topic)]

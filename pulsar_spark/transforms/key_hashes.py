@@ -6,8 +6,7 @@ Spark's ``hash`` is Murmur3 (x86, 32 bits) with two differences from Pulsar's, w
 - It mixes each byte after the last whole word like a word. So keys are padded with zeros. As every step is a bijection,
   the hash is taken back to the last word, and finished with the key's own length.
 
-32-bit products are cut from 64-bit ones with a signed factor, which cannot overflow in ANSI mode. Each step is a
-column, because the next one uses it more than once."""
+32-bit products are cut from 64-bit ones with a signed factor, which cannot overflow in ANSI mode."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F

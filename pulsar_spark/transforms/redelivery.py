@@ -3,11 +3,11 @@ redeliver request.
 
 A pending entry becomes replay when its consumer left (count unchanged), when a request names it or its consumer (count
 + 1), or when a negative acknowledgement is due (count + 1 unless unseen). On Exclusive and Failover any of these brings
-everything back (2.12, 4.14), without a count for entries that were not named. A count above the dead letter policy's
-limit makes the entry dead (4.26). An unread entry met before its deliver time waits as replay (trackDelayedDelivery).
+everything back, without a count for entries that were not named. A count above the dead letter policy's limit makes the
+entry dead. An unread entry met before its deliver time waits as replay (trackDelayedDelivery).
 
 Source: Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ;
-semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and partial acknowledgements."""
+semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F

@@ -6,8 +6,8 @@ permits may end below zero. On Exclusive and Failover only the active consumer h
 as permits, up to one read of Pulsar's (4.6). On Shared each priority level has two laps: a fair share each, then the
 rest of the permits (0.28).
 
-Replay, often little of each batch, counts separately on Shared. If the first in line can take all of it within its fair
-share, it does, and widths use the largest new entry. Otherwise its share is measured by the largest replay entry.
+Replay counts separately on Shared. If the first in line can take all of it within its fair share, it does, and widths
+use the largest new entry. Otherwise its share is measured by the largest replay entry.
 
 On Key_Shared each consumer has its own line, and a batch counts as one entry (2.38). A blocked consumer gets nothing
 (4.4), a blocked subscription only replay (4.5). Source: Consumer.sendMessages,

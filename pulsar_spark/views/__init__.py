@@ -9,7 +9,6 @@ __all__ = ["create_views"]
 
 
 def __getattr__(name: str):
-    """Import ``create_views``, which needs Spark, only when it is used."""
     if name == "create_views":
         from pulsar_spark.views.views import create_views
 

@@ -73,7 +73,6 @@ def read_activity(layout: Layout, now: datetime) -> Activity:
 
 
 def per_second(counts: Counter, key: CursorKey, consumer_id: str | None = None) -> float:
-    """Messages per second of a cursor, or of one of its consumers."""
     return round(
         sum(count for (of, to), count in counts.items() if of == key and consumer_id in (None, to)) / WINDOW_SECONDS, 3
     )
@@ -102,7 +101,6 @@ def round_time(layout: Layout, version: int) -> datetime | None:
 
 
 def broker_time(layout: Layout, version: int) -> datetime | None:
-    """The round's time by the broker's own clock; None if it is no longer in the table's log."""
     return _of_round(layout, version, "due_time")
 
 

@@ -37,7 +37,6 @@ def read_backlog(
 
 
 def _parts_ahead(latest: LatestRows, key: CursorKey, chunks: ChunkGroups, end: int) -> int:
-    """The number of parts of chunked messages that the cursor has yet to pass over."""
     firsts, lasts = as_array(chunks.parts(latest.cursors[key]["read_position"], end - 1))
     done = ((range_.first, range_.last) for range_ in latest.ranges(key) if range_.status in (ACKNOWLEDGED, PART))
     return int(np.count_nonzero(~inside(expanded(firsts, lasts), done)))

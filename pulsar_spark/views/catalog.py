@@ -111,7 +111,6 @@ def broker_table(table: str, catalog: str = "spark_catalog", prefix: str = "") -
 
 
 def _register_tables(spark: SparkSession, schema: str, root: AnyPath, tables: dict[str, AnyPath]) -> dict[str, str]:
-    """Make *tables* the only tables of *schema* that lie under *root*."""
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     there = _locations(spark, schema)
     for name, path in there.items():

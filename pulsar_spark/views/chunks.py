@@ -60,7 +60,6 @@ class Counted(NamedTuple):
 
 
 def count_incomplete(topic: Topic, partition: int, ledgers: Runs) -> Counted:
-    """Count the incomplete messages without making rows."""
     chunks, found = _judged(topic, partition, ledgers)
     completed = found.openers[found.verdicts == Verdict.COMPLETES]
     begun = np.flatnonzero((found.verdicts <= Verdict.COMPLETES) & ~np.isin(found.openers, completed))
@@ -117,7 +116,6 @@ class _Ends:
         self._groups, self._verdicts = chunks.groups, found.verdicts
 
     def reason(self, row: int) -> str:
-        """The reason for the message whose last chunk is at this row."""
         at = np.searchsorted(self._places, self._groups[row] * len(self._groups) + row, "right")
         verdict = Verdict(int(self._verdicts[self._ends[at]]))
         return REASONS[verdict] if verdict in _CLOSING else _BEGUN_ANEW

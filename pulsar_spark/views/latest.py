@@ -46,12 +46,10 @@ def of_cursors_there(facts: str, columns: str = "fact.*") -> str:
 
 
 def same(one: str, other: str, key: Iterable[str]) -> str:
-    """The condition that the columns *key* of two tables are equal."""
     return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in key)
 
 
 def names(columns: Iterable[str]) -> str:
-    """Quoted names in a list."""
     return ", ".join(map(quoted, columns))
 
 

@@ -46,7 +46,6 @@ class Scheduled(NamedTuple):
         return len(self.positions)
 
     def part(self, places: slice | np.ndarray) -> "Scheduled":
-        """The entries at these indexes."""
         waits = {subscription: flags[places] for subscription, flags in self.waits.items()}
         return Scheduled(self.partition, self.positions[places], self.times[places], waits)
 

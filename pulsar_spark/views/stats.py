@@ -121,12 +121,10 @@ class Observation:
         return [{"producerName": each.name} for each in there if partition in each.partitions and not each.is_waiting]
 
     def seconds_since(self, delivery_round: int) -> float | None:
-        """Seconds since a round; None if its time is no longer known."""
         then = round_time(self.layout, delivery_round)
         return None if then is None else round(max((self.now - then).total_seconds(), 0.0), 3)
 
     def waiting_letters(self, key: CursorKey) -> int:
-        """Messages of a subscription whose letters are not written yet."""
         return sum(
             letters_in(row)
             for row in self.latest.waiting_letters.values()
@@ -138,7 +136,6 @@ class Observation:
         return self.latest.letterless[key]["msg_out_counter"] if key in self.latest.letterless else 0
 
     def dead_letters(self, cursor: dict) -> int:
-        """Messages in the dead letter topic of a cursor's subscription."""
         name = dead_letters_to(dict(cursor["properties"] or []), cursor["topic"], cursor["subscription"])
         try:
             return sum(stored.messages for stored in read_stored(read_topic(self.layout, name)).values())
@@ -212,7 +209,6 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
 
 
 def _error(latest: LatestRows, status: str, place: tuple) -> dict:
-    """Why the topic or subscription is set aside; empty if it is not."""
     found = (
         entry
         for entry in latest.set_aside.values()

@@ -1,4 +1,4 @@
-"""Stats of a partitioned topic: those of its partitions, added up."""
+"""Stats of a partitioned topic."""
 
 from pulsar_spark.views.key_shared import add_key_shared
 from pulsar_spark.views.stats import DELETED_RANGES, ERROR_FIELDS, HARM_FIELDS

@@ -1,4 +1,4 @@
-"""The rows of topics that a Spark task gets, for views that need Python."""
+"""The topics in a Spark task's rows."""
 
 from collections.abc import Iterable, Iterator
 

@@ -15,7 +15,6 @@ _LABELS = re.compile(
 )
 """Kinds of rows, and statuses of ranges, before a part of a column's meaning."""
 _KINDS_OF = {"range": {"range", "pending", "replay"}}
-"""Labels that concern a view's kind, if not the kind alone."""
 
 
 def meaning_for(kind: str, meaning: str) -> str:
@@ -23,10 +22,6 @@ def meaning_for(kind: str, meaning: str) -> str:
 
     >>> meaning_for("consumer", "consumer: its id; pending: the consumer that holds the entries; reply: its receiver")
     'its id'
-    >>> meaning_for("range", "pending, replay, letter: how often they came back; none = never")
-    'pending, replay: how often they came back; none = never'
-    >>> meaning_for("round", "name of the topic")
-    'name of the topic'
     """
     general, *labelled = _LABELS.split(meaning)
     parts = [general] if general else []

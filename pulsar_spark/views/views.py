@@ -51,7 +51,6 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
 
 
 def rows_of_bundles(spark: SparkSession, layout: Layout, spec: TableSpec) -> DataFrame:
-    """The rows of a broker's table from all bundles of a root (see :func:`rows_by_bundle`)."""
     return together(rows_by_bundle(spark, layout, spec))
 
 

@@ -53,11 +53,9 @@ class Backlog:
         self._looked_at, self._state = -1, LatestRows()
 
     def leave(self, partition: int, first: int, last: int) -> None:
-        """Leave the entries *first* to *last* to the next run."""
         self._left.setdefault(partition, []).append((first, last))
 
     def without_left(self, delivery: Delivery) -> Delivery:
-        """*delivery* without what this run leaves to the next one."""
         return replace(delivery, ranges=without(delivery.ranges, self._left))
 
     def is_handled(self, consumer_id: str) -> bool:
@@ -131,7 +129,6 @@ class Backlog:
     def _owns_any(
         self, key_shared: KeyShared, partition: int, consumer_id: str, spans: Iterable[tuple[int, int]]
     ) -> bool:
-        """Whether this consumer owns any entry of *spans*."""
         owners = Owners(key_shared.owned, key_shared.axis)
         return any(
             (owners.of(hashes) == owners.number(consumer_id)).any()

@@ -19,18 +19,15 @@ class Backoff:
         self.error: BaseException | None = None
 
     def failed(self, error: BaseException) -> None:
-        """Start a pause after the function raised."""
         self.error = error
         self._until = self._clock() + PAUSES.delay_ms(self.failures) / 1000
         self.failures += 1
 
     def succeeded(self) -> None:
-        """Reset the count of failures after the function returned."""
         self.failures, self.error = 0, None
 
     @property
     def seconds_left(self) -> float:
-        """The rest of the pause; 0 without one."""
         return max(0.0, self._until - self._clock())
 
     def delay_ms(self, range_: PositionRange) -> int:

@@ -61,7 +61,6 @@ class BrokerConnection:
 
     @property
     def seat(self) -> Seat:
-        """What the consumer is connected to."""
         return Seat(str(self.layout.root), str(self.topic.name), tuple(self._partitions), self.options.subscription)
 
     def join(self) -> None:
@@ -101,7 +100,6 @@ class BrokerConnection:
         self._moved()
 
     def _share(self, partitions: list[int]) -> int:
-        """Messages per partition in a delivery."""
         return max(1, self._max_messages // len(partitions))
 
     def follow_partitions(self) -> None:
@@ -124,18 +122,16 @@ class BrokerConnection:
         log.info("%s also consumes the new partitions %s", self, added)
 
     def hurry(self, change: int) -> None:
-        """Change how soon new messages are noticed; see ``Channel.hurry``."""
+        """Change how soon new messages are noticed, as ``Channel.hurry`` does."""
         self._hurries += change
         self.channel.hurry(change)
 
     def flow(self, wanted: dict[int, int]) -> None:
-        """Grant permits by partition."""
         rows = [self.membership.row("flow", partition, permits=count) for partition, count in wanted.items() if count]
         if rows:
             self.channel.submit(rows)
 
     def leave(self) -> None:
-        """Give back unacknowledged messages and disconnect."""
         self.membership.leave()
         self.disconnect()
 

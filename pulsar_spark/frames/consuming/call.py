@@ -167,7 +167,6 @@ class Caller:
         return reduce(DataFrame.unionByName, found)
 
     def _hashed(self, messages: DataFrame, pieces: Sequence[Piece], columns: Sequence[str] | None) -> DataFrame:
-        """*messages* of *pieces* with the hash in every row, if requested."""
         if HASH not in (columns or ()):
             return messages
         firsts: dict[int, int] = {}
@@ -191,7 +190,6 @@ class Caller:
         return self._read_pieces(lasts, columns, with_chunks=True)
 
     def _at(self, positions: Sequence[PositionRange], columns: Sequence[str] | None) -> DataFrame:
-        """The messages in one piece."""
         partitions = {range_.partition for range_ in positions}
         lasts = (self.ledgers.last_chunk_position(self._topic.topic_id, partition) for partition in partitions)
         return self._read_pieces(positions, columns, with_chunks=all(last < 0 for last in lasts))

@@ -63,15 +63,13 @@ def consume(
 
     *subscription_type* is "Exclusive", "Shared", "Failover" or "KeyShared". Consumers with a lower *priority_level* are
     served first and, on Failover, chosen first. A missing topic raises :class:`TopicNotFound`; with *create* it is
-    created.
+    created. A new subscription starts at *initial_position*: here "Earliest" by default, because a scheduled run that
+    starts at "Latest" would silently do nothing.
 
     **The frame.** *messages* has the columns of the messages table and ``ledger_id``, ``position`` and
     ``redelivery_count``, or those in *columns* and ``partition``; without *with_payload* there is no payload. Rows have
     no order. Use the frame only inside the function, because its files may be deleted afterwards. A delivery has at
     most *max_messages*, over all partitions.
-
-    **Where it starts.** A new subscription starts at *initial_position*, by default "Earliest", because a scheduled run
-    that starts at "Latest" would silently do nothing. Pulsar's clients start at the latest.
 
     **Key_Shared.** Each key has one consumer, chosen by *key_shared_policy* and the topic's policies, and *messages*
     also has ``sticky_key_hash``. Order holds per key and across deliveries: after a give-back no later message of the
@@ -94,9 +92,9 @@ def consume(
     ``encryption_param``, ``compression`` and ``uncompressed_size``. A message that cannot be decompressed is treated as
     with "FAIL".
 
-    If this process already runs a consumer with this *consumer_name* on the subscription, that one is stopped first, so
-    a notebook cell that names its consumer can be run again. The call raises the broker's refusal, such as
-    :class:`ConsumerBusy`, or :class:`Timeout` if no broker answers within *timeout* seconds."""
+    If this process already runs a consumer with this *consumer_name* on the subscription, that one is stopped first: a
+    notebook cell can run again. Raises the broker's refusal, such as :class:`ConsumerBusy`, or :class:`Timeout` if no
+    broker answers within *timeout* seconds."""
     options = SubscribeOptions.checked(
         subscription, subscription_type, consumer_name, initial_position, priority_level, key_shared_policy
     )

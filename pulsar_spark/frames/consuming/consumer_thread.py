@@ -162,7 +162,6 @@ class ConsumerThread:
         return self._backlog.is_handled(self.connection.membership.consumer_id)
 
     def _take(self) -> None:
-        """Take all waiting events; without any, wait a little for one."""
         is_awaiting = self.backoff.seconds_left or (self._rewinding is not None and self._rewinding.is_awaiting)
         idle_seconds = _IDLE_SECONDS if is_awaiting else _ENDING_SECONDS if self._backlog else _LOOK_SECONDS
         try:
@@ -274,7 +273,6 @@ class ConsumerThread:
         )
 
     def _report_missing(self, found: Remaining) -> None:
-        """Acknowledge deleted messages; report lost ones as an error."""
         self._send(Answer([Acknowledged(*place) for place in found.deleted], []), [])
         if found.error is not None or (not found.ranges and found.deleted):
             self.progress.missing(found.deleted_messages, found.error)
@@ -331,7 +329,6 @@ class ConsumerThread:
         return True
 
     def _grant_permits(self, delivery: Delivery, but: Sequence[Delivered] = ()) -> None:
-        """Grant permits for the delivered messages, *but* those of some ranges."""
         self.connection.flow(messages_by_partition(delivery.ranges) - messages_by_partition(but))
 
     def _send(self, reply: Answer, rows: list[dict]) -> None:

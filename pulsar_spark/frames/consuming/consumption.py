@@ -63,24 +63,24 @@ class Consumption(Described):
     @property
     def last_progress(self) -> dict | None:
         """The last handled delivery: round, messages, acknowledged and given back ranges, messages put off, seconds,
-        error.
+        error. None before the first delivery.
 
         After an error it also has ``failures``, the number of errors in a row, and ``pause_seconds``, the pause before
-        the function is called again. None before the first delivery."""
+        the next call."""
         return self._consumer.progress.last
 
     @property
     def totals(self) -> dict[str, int]:
-        """Counts since the start: deliveries, messages, acknowledged, given_back, put_off, and failures (calls of the
-        function that raised)."""
+        """Counts since the start: deliveries, messages, acknowledged, given_back, put_off, and failures (calls that
+        raised)."""
         return fields(self._consumer.progress.totals)
 
     def stop(self, timeout: float | None = None) -> None:
         """Stop the consumer after the current delivery and give back everything that was not handled. A pause after an
         error ends at once.
 
-        The call waits for the end, for at most *timeout* seconds. It does not wait with a *timeout* of 0 (for signal
-        handlers), nor when the function itself calls it. It never raises."""
+        Waits for the end, for at most *timeout* seconds, but not with a *timeout* of 0 (for signal handlers), nor when
+        the function itself calls it. It never raises."""
         consumer = self._consumer
         consumer.request_stop()
         if threading.current_thread() is consumer.thread or timeout == 0 or consumer.has_ended.wait(timeout):
@@ -92,9 +92,8 @@ class Consumption(Described):
         )
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the consumer has ended, for at most *timeout* seconds; return whether it has ended.
-
-        If an error ended it, or left an *available_now* run incomplete, that error is raised."""
+        """Wait until the consumer has ended, for at most *timeout* seconds; return whether it has ended. Raises the
+        error that ended it, or left an *available_now* run incomplete."""
         if not self._consumer.has_ended.wait(timeout):
             return False
         if self._consumer.error is not None:
@@ -102,9 +101,8 @@ class Consumption(Described):
         return True
 
     def exception(self) -> BaseException | None:
-        """The error of the function's last call; None if that call returned.
-
-        After the end: the error that ended the consumer, or the function's last error in an *available_now* run."""
+        """The error of the function's last call; None if that call returned. After the end, the error that ended the
+        consumer comes first."""
         error = self._consumer.error if self._consumer.has_ended.is_set() else None
         return self._consumer.backoff.error if error is None else error
 

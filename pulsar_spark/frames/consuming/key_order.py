@@ -33,18 +33,17 @@ class _Guard:
 
 
 class KeyOrder:
-    """The key order of one consumer on a Key_Shared subscription. With *is_final*, give-backs do not come again."""
+    """The key order of one consumer on a Key_Shared subscription; with *is_final* give-backs do not come again."""
 
     def __init__(self, topic: Topic, ledgers: LedgerIndex, *, is_final: bool):
         self._topic, self._ledgers, self._is_final = topic, ledgers, is_final
         self._guards: list[_Guard] = []
 
     def follow(self, ledgers: LedgerIndex) -> None:
-        """Use the ledgers of the topic's new bundle."""
         self._ledgers = ledgers
 
     def forget(self) -> None:
-        """Forget all give-backs: the consumer subscribes again and everything comes again."""
+        """Forget all give-backs, because everything comes again."""
         self._guards.clear()
 
     def given_back(self, ranges: Sequence[PositionRange]) -> Callable[[int], None]:

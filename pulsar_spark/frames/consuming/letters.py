@@ -45,11 +45,9 @@ class FrameLetters:
 
     @property
     def max_redeliver_count(self) -> int:
-        """How many redeliveries a message may have before it becomes a dead letter."""
         return self._policy.max_redeliver_count
 
     def request_properties(self) -> dict[str, str]:
-        """The properties about letters in the subscribe request."""
         return self._policy.request_properties() | {"dead_letter_topic": self._topics.dead}
 
     def prepare(self, timeout: float) -> None:

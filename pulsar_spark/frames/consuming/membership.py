@@ -160,7 +160,6 @@ class Membership:
                 self._leave(partitions)
 
     def leave(self) -> None:
-        """Close on every partition; pending messages go back."""
         self._leave(self._partitions)
 
     def _leave(self, partitions: list[int]) -> None:
@@ -170,7 +169,6 @@ class Membership:
             self._channel.submit([self.row("close", partition) for partition in partitions], is_urgent=True)
 
     def row(self, kind: str, partition: int, **columns: object) -> dict:
-        """A request of this consumer on one partition."""
         return self._channel.make(
             kind,
             consumer_id=self.consumer_id,

@@ -79,7 +79,6 @@ class Progress:
 
 
 def as_sentence(counts: Counter[str], seconds: float | None = None) -> str:
-    """Counts as a sentence."""
     span = "" if seconds is None else f" in {seconds:.0f} s"
     return (
         f"{counts['deliveries']} deliveries of {counts['messages']} messages{span}, "
@@ -89,5 +88,4 @@ def as_sentence(counts: Counter[str], seconds: float | None = None) -> str:
 
 
 def fields(counts: Counter[str]) -> dict[str, int]:
-    """All counts, zeros included."""
     return {name: counts[name] for name in COUNTS}

@@ -1,8 +1,8 @@
 """Keep the order after a give-back: on Exclusive and Failover subscriptions no later message is handled first.
 
 When the give-back is due, everything the consumer holds comes again, in order (semantics 2.12, 4.14). What arrives
-before is dropped unseen, and its permits are granted again only then. If others acknowledge the message, it never
-comes: some seconds after the due time the consumer checks the cursor, and subscribes again."""
+before is dropped unseen; its permits are granted again only then. If others acknowledge the message, it never comes:
+some seconds after the due time the consumer checks the cursor, and subscribes again."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -41,7 +41,6 @@ class Rewinding:
         return bool(self._awaited)
 
     def forget(self) -> None:
-        """Forget all give-backs: the consumer subscribes again and everything comes again."""
         self._awaited.clear()
 
     def given_back(self, range_: PositionRange, delay_ms: int) -> None:
@@ -69,7 +68,6 @@ class Rewinding:
         return replace(delivery, ranges=tuple(there)), permits
 
     def due_permits(self) -> dict[int, int]:
-        """Permits to grant by partition, now that the give-backs are due."""
         now, found = self._clock(), {}
         for partition, awaited in self._awaited.items():
             if awaited.permits and now >= awaited.due:

@@ -57,7 +57,6 @@ def enter(consumption: Runs) -> None:
 
 
 def leave(consumption: Runs) -> None:
-    """Remove an ended consumer."""
     atexit.unregister(consumption.stop)
     with _lock:
         if consumption in _running:

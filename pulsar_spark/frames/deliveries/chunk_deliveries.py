@@ -38,7 +38,6 @@ class ChunkedMessage(NamedTuple):
 
 
 def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
-    """Separate the chunked messages from a delivery."""
     ranges = exact(delivery.ranges)
     ends = {(partition, last): first for partition, first, last in delivery.chunked}
     lasts: dict[int, list[int]] = {}
@@ -94,7 +93,6 @@ class Usable(NamedTuple):
 def find_parts(
     spark: SparkSession, topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage]
 ) -> list[Parts]:
-    """The chunks of *messages*; none for incomplete ones."""
     units: dict[int, dict[int, int]] = {}
     for each in messages:
         units.setdefault(each.partition, {})[each.last] = each.first
@@ -102,7 +100,6 @@ def find_parts(
 
 
 def find_usable(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, messages: Sequence[ChunkedMessage]) -> Usable:
-    """The chunks of *messages*, and the messages that cannot be put together."""
     parts = find_parts(spark, topic, ledgers, messages)
     deleted: list[tuple[int, int]] = []
     errors: dict[tuple[int, int], MessagesLost | UnreadableMessage] = {}

@@ -73,7 +73,6 @@ class Delivery(Described):
 
 
 def messages_by_partition(ranges: Iterable[Delivered]) -> Counter[int]:
-    """Count messages by partition."""
     found: Counter[int] = Counter()
     for range_ in ranges:
         found[range_.partition] += range_.messages
@@ -204,7 +203,6 @@ def _by_place(rows: list[dict], outcome: str) -> dict[int, dict[int, dict[int | 
 
 
 def _put_off(range_: PositionRange, position: int, delays: dict[int | None, int]) -> Iterator[PutOff]:
-    """The messages of an entry to put off, among those delivered."""
     if range_.batch_size == 1:
         yield PutOff(range_.partition, position, None, next(iter(delays.values())))
         return
@@ -214,7 +212,6 @@ def _put_off(range_: PositionRange, position: int, delays: dict[int | None, int]
 
 
 def between(ascending: list[int], first: int, last: int) -> list[int]:
-    """The numbers of an ascending list from *first* to *last*."""
     return ascending[bisect_left(ascending, first) : bisect_right(ascending, last)]
 
 

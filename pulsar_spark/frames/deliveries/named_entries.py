@@ -46,7 +46,6 @@ class NamedEntries:
 
     @property
     def messages(self) -> int:
-        """The number of unacknowledged messages."""
         return self.position_range._replace(last=self.first).messages * len(self.positions)
 
 

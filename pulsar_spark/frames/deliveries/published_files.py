@@ -42,7 +42,6 @@ class _Part(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the file, without its folders."""
         return self.run.path.rpartition("/")[2]
 
     @property
@@ -51,7 +50,6 @@ class _Part(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all entries of the run are meant."""
         meant = int(self.firsts[0]), int(self.lasts[-1])
         return self.is_one_stretch and meant == (self.run.first_entry_id, self.run.last_entry_id)
 

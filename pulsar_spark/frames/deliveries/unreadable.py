@@ -50,7 +50,6 @@ def has_encoded(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> bool:
 
 
 def stored_bytes(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> int:
-    """The size of the files in the delivery's span, chunks included."""
     return sum({run.path: run.bytes for run in _runs(topic, ledgers, delivery)}.values())
 
 
@@ -105,7 +104,6 @@ def _error(errors: dict[tuple[str, int], tuple[str, int]], topic: Topic, entries
 
 
 def readable(delivery: Delivery, unreadable: Unreadable) -> Delivery:
-    """The delivery without unreadable messages."""
     ranges = exact(delivery.ranges)
     holes: dict[int, list[tuple[int, int]]] = {}
     for partition, position in unreadable.places:

@@ -1,7 +1,7 @@
 """Read dead letter topics as DataFrames: each letter's origin, cause, and the job that sent it back.
 
-The letter's properties (see ``protocol.redelivery.letters``) name the *first* origin. The subscription on which it died
-last is in a default dead letter topic's name."""
+A letter's properties (see ``protocol.redelivery.letters``) name the *first* origin; the name of a default dead letter
+topic has the subscription on which it died last."""
 
 import os
 
@@ -60,20 +60,19 @@ _WITHOUT_KEYS = Decoding(None, ConsumerCryptoFailureAction.CONSUME)
 def dead_letters(
     spark: SparkSession, root: str | os.PathLike, topic: str, *, subscription: str | None = None
 ) -> DataFrame:
-    """Read the letters of a dead letter topic, one row each: :data:`LETTER_COLUMNS` and ``sent_by``.
+    """Read the letters of a dead letter topic, one row each: :data:`LETTER_COLUMNS` and ``sent_by``, the job that last
+    sent the letter back, or null.
 
-    *spark* reads the root in the folder *root*. *topic* is the dead letter topic; with *subscription* it is the topic
-    on which the letters died. ``sent_by`` is the job that last sent the letter back, or null. ``message_id``,
-    ``position`` and ``publish_time`` are the letter's own. Without a cause in the letter, ``cause`` is ``unknown`` and
-    ``attempts`` is null.
+    *spark* reads the root in the folder *root*; no broker is needed. *topic* is the dead letter topic; with
+    *subscription* it is the topic on which the letters died. The frame is empty if no message has died yet.
 
-    Payloads are decompressed. An encrypted or damaged payload stays as stored; only then ``encryption_keys`` and
-    ``compression`` are not null (see ``decode_payloads``). If the sizes of a letter's chunks contradict its metadata,
-    the payload is null and ``payload_error`` says why.
+    ``message_id``, ``position`` and ``publish_time`` are the letter's own. Without a cause in the letter, ``cause`` is
+    ``unknown`` and ``attempts`` is null. Payloads are decompressed. An encrypted or damaged payload stays as stored;
+    only then ``encryption_keys`` and ``compression`` are not null (see ``decode_payloads``). If the sizes of a letter's
+    chunks contradict its metadata, the payload is null and ``payload_error`` says why.
 
-    No broker is needed. The frame is empty if no message has died yet. :class:`TopicNotFound` is raised if the topic
-    does not exist and is no subscription's dead letter topic, :class:`SubscriptionNotFound` if the topic has only other
-    subscriptions."""
+    :class:`TopicNotFound` if the topic does not exist and is no subscription's dead letter topic,
+    :class:`SubscriptionNotFound` if the topic has only other subscriptions."""
     layout = layout_for_frames(spark, root)
     found = letter_topic(layout, topic, subscription)
     if found is None:
@@ -122,9 +121,8 @@ def read_letters(
     *,
     as_stored: bool = False,
 ) -> DataFrame:
-    """The letters of *topic* as of *version*, or those in *ranges* of positions, with :data:`LETTER_COLUMNS`.
-
-    Chunked letters before the ranges may come too. Payloads are decompressed as far as possible without keys, or left
+    """The letters of *topic* as of *version*, or those in *ranges* of positions, with :data:`LETTER_COLUMNS`. Chunked
+    letters before the ranges may come too. Payloads are decompressed as far as possible without keys, or left
     *as_stored*."""
     columns = [*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS]
     messages, has_encoded = messages_at(spark, layout, topic, version, columns, ranges=ranges)
@@ -159,7 +157,7 @@ def _described(messages: DataFrame, topic: str) -> DataFrame:
 
 
 def _subscription(dead_letter_topic_name: str) -> Column:
-    """The subscription in a default dead letter topic's name, otherwise that of the first origin."""
+    """The subscription in a default dead letter topic's name, else that of the first origin."""
     origin = F.col("properties")[REAL_TOPIC]
     base = dead_letter_topic_name.removesuffix(DEAD_LETTER_SUFFIX)
     is_default = F.lit(base).startswith(F.concat(origin, F.lit("-"))) & F.lit(base != dead_letter_topic_name)

@@ -1,7 +1,6 @@
 """Send dead letters back: a job selects letters once and publishes each at most once, wherever it is interrupted.
 
-Letters stay in their topic, unacknowledged; one that dies again is a new letter with a higher DEAD_LETTER_REPLAYS. A
-job writes, in order:
+Letters stay in their topic, unacknowledged. A job writes, in order:
 
 1. *The job's row with its claims*, one commit, transaction (job, 1). It fixes letters, order, chunks and table version.
 2. *A publish commit for each destination and chunk*, transaction (job and destination, chunk). Delta refuses to repeat
@@ -9,8 +8,8 @@ job writes, in order:
 3. *The chunk's row with the letters sent*, same transaction. They are read from the files of commit 2, whose sequence
    ids number the claims.
 
-A later run selects nothing again. After a crash between 2 and 3 both are repeated, and 2 does nothing. If *fix* drops
-every letter of a chunk, only 3 is written. While one job selects, others wait, so no two select the same letter."""
+After a crash between 2 and 3 both are repeated, and 2 does nothing. If *fix* drops every letter of a chunk, only 3 is
+written. While one job selects, others wait, so no two select the same letter."""
 
 import os
 import time
@@ -65,7 +64,7 @@ def reprocess_dead_letters(
     **Which letters**: at most *limit* letters for which the SQL text *where* is true, written at or after *since* and
     before *until*, with one of *keys*. *where* may use the columns of :func:`dead_letters` except ``sent_by``. Left out
     are letters that another job has selected, that were sent back *max_replays* times before, or whose chunks
-    contradict their metadata; the log reports the last kind.
+    contradict their metadata, which the log reports.
 
     **Where to** (*to*):
 
@@ -77,15 +76,15 @@ def reprocess_dead_letters(
     **What is sent**: payload, key, ordering key, event time and properties. DEAD_LETTER_REPLAYS is counted up; cause,
     attempts, RECONSUMETIMES and DELAY_TIME are removed. REAL_TOPIC, REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID still name
     the first origin. *fix* gets the letters as a DataFrame, one chunk of at most *chunk_letters* at a time, and returns
-    those to send, repaired. It must keep ``message_id``; rows that it leaves out stay dead. After an interruption it
-    may be called again. Each chunk is one commit. A message whose key *fix* changes is routed by the new key. *rate* is
-    the maximum of messages per second.
+    those to send, repaired; after an interruption it may be called again. It must keep ``message_id``; rows that it
+    leaves out stay dead. Each chunk is one commit. A message whose key *fix* changes is routed by the new key. *rate*
+    is the maximum of messages per second.
 
     **Once**: a call with the same *job_id* continues where the job stopped, or reports what it did. Its conditions must
     be the same, except *since* and *until*. Give each run of a scheduled job its own id, such as the date.
 
-    If no message has died yet, nothing is recorded, and the report is all zeros. *dry_run* records and sends nothing;
-    the report says what would be selected.
+    If no message has died yet, the report is all zeros. *dry_run* records and sends nothing; the report says what would
+    be selected.
 
     The driver makes the selection, in about 200 bytes per letter. *hashing_scheme* is that of the target's other
     producers. The call waits for the broker at most *timeout* seconds. *clock* gives the current time; *wait* sleeps

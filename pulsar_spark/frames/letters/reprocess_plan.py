@@ -19,8 +19,6 @@ REASONS = (TAKEN_BEFORE, LEFT_BY_GUARD, WITHOUT_ORIGIN, UNREADABLE)
 
 
 class Letter(NamedTuple):
-    """The facts that decide about a letter."""
-
     partition: int
     position: int
     message_id: str

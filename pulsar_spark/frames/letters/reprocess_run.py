@@ -75,7 +75,6 @@ class Selection(NamedTuple):
     chunk_letters: int
 
     def of(self, letters: DataFrame) -> DataFrame:
-        """The letters that meet the conditions."""
         if self.where is not None:
             try:
                 letters = letters.filter(self.where)
@@ -114,7 +113,6 @@ class Run:
         self._table = Reprocessing(layout)
 
     def try_out(self, selecting: Selection) -> Reprocessed:
-        """The report of a dry run."""
         job, claims = planned = self._plan(selecting)
         dropped: Counter[str] = Counter()
         if self._fix is not None and claims:
@@ -182,7 +180,6 @@ class Run:
                 resolve_topic(self._layout, name, create=self._settings["to"].startswith(TOPIC))
 
     def send(self, chosen: Chosen, rate: float | None, wait: Callable[[float], None]) -> None:
-        """Send every chunk that was not sent before."""
         claims = chosen.claims
         done = self._table.read_chunks(self._job_id)
         console = Console(stderr=True)
@@ -235,7 +232,6 @@ class Run:
         return letters.join(F.broadcast(chosen), on="message_id", how="left_semi")
 
     def report(self, chosen: Chosen) -> Reprocessed:
-        """The job's report, from its rows."""
         sent = Counter(self._table.read_sent(self._job_id)["cause"].to_pylist())
         return _report(chosen, False, sent, Counter(claim.cause for claim in chosen.claims) - sent)
 

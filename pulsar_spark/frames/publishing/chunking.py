@@ -44,7 +44,6 @@ class Chunking(NamedTuple):
 
     @property
     def most_bytes(self) -> int:
-        """The most payload bytes of a row."""
         sizes = (self.max_message_size, self.chunk_max_message_size)
         return min(size for size in sizes if size > 0)
 
@@ -90,7 +89,7 @@ class Chunking(NamedTuple):
 
 
 def count_messages(files: Collection[StagedFile]) -> int:
-    """Count the messages in *files*; all chunks of a message are one."""
+    """The number of messages in *files*; the chunks of a message are one."""
     return sum(file.rows - _chunks_but_last(file) for file in files)
 
 

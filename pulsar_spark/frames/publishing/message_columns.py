@@ -217,7 +217,6 @@ def refusal(error: str, text: str, *columns: Column) -> Column:
 
 
 def spark_type(name: str) -> str:
-    """The Spark type of a column of the messages table."""
     return _SPARK_TYPES[str(MESSAGES.schema.field(name).type)]
 
 

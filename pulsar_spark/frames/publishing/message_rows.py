@@ -55,7 +55,6 @@ class Writing(NamedTuple):
 
     @property
     def options(self) -> dict[str, str]:
-        """Options for Spark's writer."""
         options = MESSAGE_OPTIONS | spark_writer_options(self.largest)
         return options | (BY_KEY_OPTIONS if self.sort_by_key else {})
 

@@ -1,11 +1,7 @@
 """Publish DataFrames: a batch in one commit, a stream in one commit per micro-batch.
 
-**Exactly once.** The commit's Delta transaction is (``app_id``, ``app_version``); for a stream, the query id, which the
-checkpoint stores, and the batch id. A crash before the commit leaves only files that nothing refers to.
-
-**Backlog quota** (3.30), checked before anything is written: :class:`ProducerBlockedQuotaExceededException` if the
-policy refuses producers, :class:`ProducerBlockedQuotaExceededError` after they waited for the send timeout. A committed
-transaction is not checked again."""
+The commit's Delta transaction is (``app_id``, ``app_version``); for a stream, the query id, which the checkpoint
+stores, and the batch id. A crash before the commit leaves only files that nothing refers to."""
 
 import os
 import re
@@ -99,11 +95,10 @@ def publish(
       ``partition_key_b64_encoded`` and ``ordering_key_b64_encoded``.
     - ``deliver_at_time`` (or ``deliver_at``; a timestamp, or milliseconds since 1970), or ``deliver_after`` (an
       interval from now).
-    - ``properties``, ``event_time``, ``sequence_id``, ``producer_name`` and ``partition``.
+    - ``properties`` (without nulls), ``event_time``, ``sequence_id``, ``producer_name`` and ``partition``.
 
     *deliver_at* (a datetime, or milliseconds since 1970), *deliver_after* and *producer_name* apply to all messages of
-    a frame without such a column. Each column in *properties_from* becomes the property of its name, nulls left out. A
-    null value in ``properties`` is refused, as in the client.
+    a frame without such a column. Each column in *properties_from* becomes the property of its name, nulls left out.
 
     **Partitions.** *hashing_scheme* is by default that of Pulsar's Java client. All producers of a topic must use the
     same, or one key goes to two partitions. A name ending in ``-partition-N`` publishes to that partition only. With
@@ -112,10 +107,9 @@ def publish(
 
     **Values.** With a *schema* (AVRO, JSON or STRING) the frame has ``value`` instead of ``payload``: a struct with the
     fields of the schema, or a text. A field's column has the type that :func:`decode_values` gives, or one that
-    converts to it without loss. Other types are refused, and values that would lose something, such as microseconds
-    where the schema stores milliseconds. A column of whole numbers for a date, time or instant has the unit of the
-    schema. The topic keeps the schema, or refuses it with :class:`IncompatibleSchema`. Each message carries its schema
-    version.
+    converts to it without loss. A column of whole numbers for a date, time or instant has the unit of the schema. Other
+    types, and values that would lose something, are refused. The topic keeps the schema, or refuses it with
+    :class:`IncompatibleSchema`.
 
     **Size.** A payload above *max_message_size* is refused ("policy": the topic's policy of that name, 5 MiB by
     default; None: no limit). With *chunking* a message that would be larger, with its metadata, is published as chunks
@@ -131,13 +125,12 @@ def publish(
 
     **Errors.** Nothing is committed when one is raised. :class:`InvalidMessage` and :class:`MessageTooBig`: rows that
     cannot be published. :class:`NotAllowedError`: a deliver time further away than the topic's policy allows.
-    :class:`CryptoError`: rows that cannot be encrypted, unless *crypto_failure_action* is SEND.
+    :class:`CryptoError`: rows that cannot be encrypted, unless *crypto_failure_action* is SEND. While the topic's
+    backlog is above its quota (3.30): :class:`ProducerBlockedQuotaExceededException` if the policy refuses producers,
+    else :class:`ProducerBlockedQuotaExceededError` after *send_timeout_millis* (0: no limit).
 
-    **Commit.** With *app_id* and *app_version* the publish happens at most once. While the topic's backlog is above its
-    quota, the publish is refused, or waits up to *send_timeout_millis* (0: no limit). *quota* is an earlier publish's
-    quota check, which this publish then uses instead of a new one. *publish_id* names the commit; the default is
-    generated. *clock* gives the current time.
-    """
+    **Commit.** With *app_id* and *app_version* the publish happens at most once. *quota* is an earlier publish's quota
+    check, to use again. *publish_id* names the commit; the default is generated. *clock* gives the current time."""
     transaction = _transaction(app_id, app_version)
     check_frame(frame, "frame", is_streaming=False)
     layout = layout_for_frames(frame.sparkSession, root)
@@ -192,7 +185,7 @@ def _transaction(app_id: str | None, app_version: int | None) -> tuple[str, int]
 def _with_constants(
     columns: dict[str, Column], schema_version: int | None, producer_name: str | None, deliver_ms: int | None
 ) -> dict[str, Column]:
-    """*columns* with those that have one value in all rows, except where the frame has them."""
+    """*columns* with those that have one value in all rows, unless the frame has them."""
     added = {} if schema_version is None else {"schema_version": F.lit(schema_version)}
     if producer_name is not None:
         columns = {"producer_name": F.lit(producer_name)} | columns
@@ -203,7 +196,7 @@ def _with_constants(
 
 @contextmanager
 def _named_errors(layout: Layout, topic: Topic) -> Iterator[None]:
-    """Raise the error that a task raised on purpose, and say what is gone where a file is missing."""
+    """Raise the error that a task raised on purpose, and say what is gone if a file is missing."""
     try:
         yield
     except PySparkException as failed:
@@ -235,9 +228,8 @@ def publish_stream(
     once. Give it a checkpoint and ``start()`` it.
 
     *options* are those of :func:`publish`. Each micro-batch is the transaction (*app_id*, batch id); by default
-    *app_id* is the query's id, which its checkpoint stores. A restart with the same checkpoint publishes nothing twice.
-    Give an *app_id* to continue with a new checkpoint, but never use one with two checkpoints at a time. Through Spark
-    Connect an *app_id* is required."""
+    *app_id* is the query's id, which its checkpoint stores. Give an *app_id* to continue with a new checkpoint, but
+    never use one with two checkpoints at a time. Through Spark Connect an *app_id* is required."""
     refused = {"app_version", "publish_id"} & set(options)
     if refused:
         raise InvalidConfiguration(f"{sorted(refused)} cannot be set for a stream: each micro-batch has its own")

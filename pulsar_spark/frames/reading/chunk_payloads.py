@@ -1,8 +1,8 @@
 """Join the payloads of chunked messages in Python workers, where the rows of their last chunks are read.
 
 The chunks of each message (see chunk_groups) and the row of its last one (see last_chunks) are known before, so
-payloads are not shuffled. A message that cannot be joined, for instance because a chunk was deleted meanwhile, is an
-error of its own; chunks that OPTIMIZE moved are found. A filter on the payload makes Spark read it twice."""
+payloads are not shuffled. A message that cannot be joined is an error of its own; chunks that OPTIMIZE moved are found.
+A filter on the payload makes Spark read it twice."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -34,9 +34,8 @@ NOTHING = -(1 << 63)
 _AS_TEXT = pa.struct({"payload": pa.string(), PAYLOAD_ERROR: pa.string()})
 _HALVES = ("begin", "end")
 _IN_HALVES_TYPE = f"struct<begin: string, end: string, {PAYLOAD_ERROR}: string>"
-"""The type that workers return. Spark copies binary out of Arrow's memory, but not text, and does not check that text
-is valid. Its row buffer doubles when it is too small (BufferHolder.grow): after the first half of a payload, the second
-fits exactly."""
+"""The type that workers return. Spark copies binary out of Arrow's memory, but not text, and does not check text. Its
+row buffer doubles when it is too small: after the first half of a payload, the second fits exactly."""
 _PLACE = ("partition", "position")
 _SPAN = pa.struct({"run": pa.int32(), "first": pa.int64(), "last": pa.int64()})
 
@@ -66,7 +65,6 @@ class Parts(NamedTuple):
         return cls(partition, positions, np.repeat(np.array([*found], np.int64), sizes))
 
     def of_messages(self, lasts: Sequence[int]) -> "Parts":
-        """The parts of the messages that end at *lasts*."""
         is_selected = np.isin(self.lasts, lasts)
         sizes = None if self.sizes is None else Sizes(*(each[is_selected] for each in self.sizes))
         payloads = None if self.payloads is None else self.payloads.filter(pa.array(is_selected))
@@ -74,11 +72,9 @@ class Parts(NamedTuple):
 
     @property
     def begins(self) -> np.ndarray:
-        """The index of each message's first part."""
         return np.flatnonzero(np.diff(self.lasts, prepend=-1))
 
     def by_message(self) -> Iterator[tuple[int, np.ndarray]]:
-        """For each message its last chunk and all of its chunks, in order."""
         begins = self.begins
         yield from zip(self.lasts[begins].tolist(), np.split(self.positions, begins[1:]) if len(begins) else ())
 

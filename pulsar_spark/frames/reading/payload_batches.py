@@ -55,7 +55,6 @@ def failure_action(given: object, kind: type[_Member]) -> _Member:
 
 
 def values_of(column: pa.Array) -> Sequence:
-    """The values as Python objects; fast if all are null."""
     return [None] * len(column) if column.null_count == len(column) else column.to_pylist()
 
 

@@ -120,7 +120,6 @@ def _plain_rows(decoder: PayloadDecoder, batch: Sequence[pa.Array]) -> Iterator[
 
 
 def _at_once(payloads: pa.Array, values: Mapping[str, Sequence]) -> dict[int, bytes | None]:
-    """Payloads of a batch that are decompressed together, by index."""
     if "ZSTD" not in values["compression"]:
         return {}
     sizes = pc.fill_null(pc.binary_length(payloads), SMALL_BYTES + 1).to_pylist()
@@ -159,8 +158,7 @@ def decode_payloads(
 
     With *crypto_failure_action* DISCARD, rows that cannot be decrypted are left out. With CONSUME they stay as stored,
     with their ``encryption_keys``, ``encryption_param`` and ``compression``, which are null for plain payloads. Put
-    chunks together first (``read_messages``, ``transforms.chunks``), because a chunk is a piece of an encoded
-    payload."""
+    chunks together first (``read_messages``, ``transforms.chunks``)."""
     missing = {"payload", *ENCODING_COLUMNS} - set(messages.columns)
     if "payload" in missing:
         raise InvalidConfiguration(f"the frame has no column 'payload', only {messages.columns}: select it, too")
@@ -175,8 +173,8 @@ def register_plain_payload(
     """Register the SQL function ``plain_payload(payload, compression, uncompressed_size, encryption_keys,
     encryption_algo, encryption_param)`` in the session *spark*, under the given *name*.
 
-    It returns the decompressed and decrypted payload of a row of a topic's table, null if that cannot be read. It
-    decrypts with the keys of *crypto_key_reader*."""
+    It returns the payload of a row of a topic's table, decompressed, and decrypted with the keys of
+    *crypto_key_reader*; null if it cannot be read."""
     decoding = Decoding.checked(crypto_key_reader, ConsumerCryptoFailureAction.FAIL)
 
     def plain_payload(

@@ -45,10 +45,9 @@ def read_messages(
     ``payload_error``. Payloads are decompressed and decrypted; *crypto_key_reader* and *crypto_failure_action* are
     those of :func:`decode_payloads`. A payload that cannot be read is null and has a ``payload_error``.
 
-    A complete chunked message is one row, with the position and columns of its last chunk and the whole payload. An
-    incomplete one, or one with a deleted chunk, has no row (see the view ``chunks``). If the sizes of its chunks
-    contradict its metadata, the payload is null. A lost entry that may have been a chunk also has a row with a
-    ``payload_error``.
+    A complete chunked message is one row, with the position and columns of its last chunk and the whole payload; null
+    if the sizes of its chunks contradict its metadata. An incomplete one, or one with a deleted chunk, has no row (see
+    the view ``chunks``). A lost entry that may have been a chunk has a row with a ``payload_error``.
 
     With *is_read_compacted* the result has only the messages that compaction kept (see :meth:`Admin.compact`), trimmed
     or not, and every message published since."""
@@ -170,7 +169,6 @@ def _units(groups: ChunkGroups, run: Run) -> dict[int, int]:
 
 
 def _is_all_chunks(groups: ChunkGroups, run: Run) -> bool:
-    """Whether *run* holds only chunks."""
     if not run.may_have_chunks:
         return False
     of_none = sum(last - first + 1 for first, last in groups.parts(run.first_position, run.last_position))

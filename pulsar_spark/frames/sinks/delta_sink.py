@@ -5,12 +5,12 @@ transaction (sink, consumer id) at version *round*. Only written entries are ack
 each entry:
 
 1. *A consumer id has no gaps.* An error ends the consumer, and lost deliveries end its id. So an id has written all its
-   deliveries up to its transaction's version. Merged rounds are written together, at the last one's version.
+   deliveries up to its transaction's version. Merged rounds are written at the last one's version.
 2. *A takeover fences the previous consumer.* If the rounds show that entries were delivered to another id before, that
    id's transaction is raised to :data:`FENCED`, in a commit that records the version before. Delta refuses its later
    writes; entries that it had written are left out.
 
-This holds for all subscription types and several consumers with one sink. A seek back writes messages again."""
+A seek back writes messages again."""
 
 import os
 from collections.abc import Callable
@@ -44,8 +44,8 @@ def to_delta(
 
     *transform* turns the messages into the rows to write. The messages have ``partition``, ``position`` and the columns
     that ``consume`` asks for. The table is created with the schema of these rows. *name* identifies the sink if several
-    write to one table. Use one sink for one topic and subscription. :class:`OperationNotSupported` for a path in an
-    object store."""
+    write to one table. A sink serves one topic and subscription. :class:`OperationNotSupported` for a path in an object
+    store."""
     return DeltaSink(path, name, transform)
 
 

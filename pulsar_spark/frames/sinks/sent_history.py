@@ -48,7 +48,6 @@ class Sent(NamedTuple):
         return cls(np.empty(0, object), *(np.empty(0, np.int64) for _ in range(3)))
 
     def where(self, chosen: np.ndarray) -> Self:
-        """The ranges that flags or indexes choose."""
         return type(self)(*(column[chosen] for column in self))
 
     def followed_by(self, others: Self) -> Self:
@@ -67,7 +66,6 @@ class History:
         self._sent: dict[int, Sent] = defaultdict(Sent.nothing)
 
     def read_up_to(self, round_number: int) -> None:
-        """Read the rounds up to and including this one."""
         if round_number <= self._round:
             return
         version = version_of_round(self._path, round_number, after=self._seen)

@@ -32,7 +32,6 @@ class ValueDecoder:
         self._stored = stored_type(self._kind)
 
     def values(self, payloads: pa.Array, versions: pa.Array) -> pa.Array:
-        """A struct of value and error for each payload."""
         pairs = zip(payloads.to_pylist(), versions.to_pylist(), strict=True)
         rows = [self._row(*pair) for pair in pairs]
         try:

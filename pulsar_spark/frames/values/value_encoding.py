@@ -79,8 +79,6 @@ def _encoded_by_workers(info: SchemaInfo, given: T.DataType) -> Column:
 
 
 class ValueEncoder:
-    """Encodes values of a column of the type *given* as AVRO or JSON."""
-
     def __init__(self, info: SchemaInfo, given: T.DataType):
         self._form, kind = info.schema_type(), parse_definition(info.schema())
         is_json = self._form is SchemaType.JSON

@@ -49,7 +49,6 @@ def _avro_reader(kind: AvroType, is_marked: bool) -> Reader | None:
 
 
 def each_reader(kind: AvroType, element: Reader) -> Reader:
-    """Reads the elements of an array or map."""
     if kind.kind == "array":
         return lambda values: [element(each) for each in values]
     return lambda values: {key: element(each) for key, each in values.items()}
@@ -114,7 +113,6 @@ MARKS = {f"{kind}-{_MARK}": lambda value, *_, kind=kind: (kind, value) for kind 
 
 
 def fits(value: int, kind: str) -> bool:
-    """Whether an int or a long can hold a number."""
     return -(1 << BITS[kind]) <= value < 1 << BITS[kind]
 
 

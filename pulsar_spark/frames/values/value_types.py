@@ -121,7 +121,6 @@ def _stored_leaf(kind: pa.DataType) -> pa.DataType:
 
 
 def mapped(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type with *leaf* applied to every type that holds no other."""
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(mapped(field.type, leaf)) for field in kind])
     if pa.types.is_list(kind):
@@ -132,7 +131,6 @@ def mapped(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.
 
 
 def without_logical_types(definition: str) -> object:
-    """A definition without logical types."""
 
     def plain(node: object) -> object:
         if isinstance(node, dict):

@@ -37,10 +37,10 @@ def decode_values(
     function and :func:`read_messages` give them. For letters, *topic* is the one they came from.
 
     ``value`` has the type of *schema*, or of the latest schema that the topic keeps: a struct for AVRO and JSON, a text
-    for STRING. Fields have the types that ``from_avro`` gives them, such as DATE, TIMESTAMP and DECIMAL; a union of
-    several types is a struct of ``member0``, ``member1``... An AVRO message without a schema version is read with that
-    schema. A value that cannot be read is null and has a ``value_error``. :class:`IncompatibleSchema` is raised if
-    there is no schema, :class:`InvalidConfiguration` if the schema has no column type."""
+    for STRING. Fields have the types that ``from_avro`` gives them; a union of several types is a struct of
+    ``member0``, ``member1``... An AVRO message without a schema version is read with that schema. A value that cannot
+    be read is null and has a ``value_error``. :class:`IncompatibleSchema` if there is no schema,
+    :class:`InvalidConfiguration` if it has no column type."""
     check_frame(messages, "messages")
     layout = Layout(root)
     found, _ = resolve_topic(layout, topic)

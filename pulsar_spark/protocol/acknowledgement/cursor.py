@@ -47,12 +47,10 @@ class Range(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of its entries."""
         return self.last - self.first + 1 if self.entries is None else self.entries
 
     @property
     def unacked_messages(self) -> int:
-        """The number of unacknowledged messages in its entries."""
         if self.status == ACKNOWLEDGED:
             return 0
         return self.size * (ack_sets.count(self.ack_set) if self.ack_set is not None else self.batch_size or 0)

@@ -57,7 +57,6 @@ def packed_pairs(firsts: np.ndarray, lasts: np.ndarray) -> bytes | None:
 
 
 def unpacked_pairs(data: bytes | None) -> list[tuple[int, int]]:
-    """The pairs in *data*, in order; none if it is None."""
     return list(map(tuple, unpacked(data).reshape(-1, 2).tolist())) if data else []
 
 
@@ -71,7 +70,6 @@ def packed_stretches(stretches: Positions | None) -> bytes | None:
 
 
 def unpacked_stretches(data: bytes | None) -> Positions:
-    """The ranges in *data*; none if it is None."""
     return Positions(unpacked_pairs(data))
 
 

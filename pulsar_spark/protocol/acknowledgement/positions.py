@@ -41,7 +41,6 @@ def stretches_of(positions: np.ndarray) -> np.ndarray:
 
 
 def as_array(spans: Iterable[tuple[int, int]]) -> np.ndarray:
-    """Ranges as two rows: first and last positions."""
     return np.array([*spans], np.int64).reshape(-1, 2).T
 
 

@@ -33,7 +33,6 @@ class ChunkLimits(NamedTuple):
         )
 
     def request_properties(self) -> dict[str, str]:
-        """The properties of a subscribe request that :meth:`of` reads."""
         return {
             MAX_PENDING: str(self.most),
             AUTO_ACK_OLDEST: str(self.auto_acks).lower(),
@@ -42,11 +41,7 @@ class ChunkLimits(NamedTuple):
 
 
 def begun_too_early(expire_ms: int, now: int) -> int:
-    """The latest publish time of a chunk 0 whose message has expired at *now* (microseconds).
-
-    >>> begun_too_early(60_000, 90_000_000)
-    30000000
-    """
+    """The latest publish time of a chunk 0 whose message has expired at *now* (microseconds)."""
     return now - 1000 * expire_ms
 
 

@@ -165,7 +165,6 @@ def judged(groups: np.ndarray, chunk_ids: np.ndarray, num_chunks: np.ndarray, be
 
 
 def none_open(count: int) -> Open:
-    """*count* groups, all closed."""
     return Open(np.zeros(count, np.int64), np.zeros(count, np.int64), np.full(count, -1))
 
 
@@ -194,8 +193,6 @@ def parts_of(chunk_ids: np.ndarray, num_chunks: np.ndarray) -> np.ndarray:
 
     >>> parts_of(np.array([0, 0, 1, 1, 2]), np.full(5, 3)).tolist()
     [1, 2, 4]
-    >>> parts_of(np.array([0, 2]), np.full(2, 3)).tolist()
-    []
     """
     rows = len(chunk_ids)
     verdicts, openers, _ = judged(np.zeros(rows, np.int64), chunk_ids, num_chunks, none_open(1))

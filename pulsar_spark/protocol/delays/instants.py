@@ -8,7 +8,6 @@ FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 def to_micros(instant: datetime) -> int:
-    """Microseconds since 1970 of an aware datetime."""
     return (instant - EPOCH) // timedelta(microseconds=1)
 
 
@@ -31,9 +30,4 @@ def deliver_millis(instant: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """The UTC datetime of microseconds since 1970.
-
-    >>> str(from_micros(1_500_000))
-    '1970-01-01 00:00:01.500000+00:00'
-    """
     return EPOCH + timedelta(microseconds=micros)

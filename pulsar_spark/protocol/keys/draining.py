@@ -76,7 +76,6 @@ class DrainingHashes:
 
 
 def _is_in(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Whether each of *wanted* is among the ascending *values*."""
     if not len(values):
         return np.zeros(len(wanted), bool)
     return values[np.minimum(np.searchsorted(values, wanted), len(values) - 1)] == wanted

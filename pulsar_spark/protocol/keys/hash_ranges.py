@@ -25,7 +25,6 @@ class Axis(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The last place."""
         return self.start + self.size - 1
 
     def place(self, hash_code: int) -> int:
@@ -124,7 +123,6 @@ class HashTable:
         self._rows = np.where(at_start == at_end, at_end, -1).astype(np.int32)
 
     def of(self, hashes: np.ndarray) -> np.ndarray:
-        """The number of each hash."""
         places = hashes if self._size > hashes.max(initial=0) else hashes % self._size
         found = self._rows[places >> self._shift]
         divided = np.flatnonzero(found < 0)
@@ -153,22 +151,21 @@ class Owners:
         self._table = HashTable(axis, numbered, np.int16 if len(self.consumers) < 1 << 15 else np.int32)
         numbers = {number for stretch in numbered for number in stretch.shares}
         self.sole = None if len(numbers) > 1 or NOBODY in numbers else numbers.pop()
-        """The number of the one that owns every hash, None where there is none."""
+        """The number of the consumer that owns every hash, or None."""
 
     def number(self, consumer_id: str | None) -> int:
         """The number of a consumer; :data:`NOBODY` if it owns nothing."""
         return NOBODY if consumer_id is None else self._numbers.get(consumer_id, NOBODY)
 
     def of(self, hashes: np.ndarray) -> np.ndarray:
-        """The number of each hash's owner."""
         return self._table.of(hashes)
 
 
 def joined_ranges(ranges: Iterable[OwnedRange]) -> list[OwnedRange]:
     """The ranges in order, with adjoining ranges of one owner and share joined.
 
-    >>> [each[:3] for each in joined_ranges([OwnedRange(5, 9, "a"), OwnedRange(0, 4, "a"), OwnedRange(11, 12, "a")])]
-    [(0, 9, 'a'), (11, 12, 'a')]
+    >>> [each[:3] for each in joined_ranges([OwnedRange(5, 9, "a"), OwnedRange(0, 4, "a")])]
+    [(0, 9, 'a')]
     """
     joined: list[OwnedRange] = []
     open_ranges: dict[tuple, int] = {}

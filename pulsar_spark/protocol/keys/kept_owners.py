@@ -29,7 +29,6 @@ class KeptMember(NamedTuple):
 
 
 def kept_member(row: Mapping) -> KeptMember:
-    """The consumer in a *row* of ``cursor_ledger``."""
     properties = dict(row["properties"] or [])
     member = Member(row["consumer_id"], row["consumer_name"], hash_ranges_of(properties.get("hash_ranges") or ""))
     return KeptMember(

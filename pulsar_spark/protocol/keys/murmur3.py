@@ -49,7 +49,6 @@ def _hash_block(data: bytes | memoryview, offsets: np.ndarray, found: np.ndarray
 
 
 def _hash_alike(words: np.ndarray, starts: np.ndarray, sizes: np.ndarray, count: int) -> np.ndarray:
-    """The hashes of keys that have *count* whole words each."""
     state = np.zeros(len(starts), np.uint32)
     for word in range(count):
         state ^= _mixed(words[starts + 4 * word])

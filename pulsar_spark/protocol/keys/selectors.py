@@ -27,7 +27,6 @@ class Member(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its name in errors."""
         return self.name or self.consumer_id
 
 
@@ -156,7 +155,6 @@ class ConsistentHashing4:
         )
 
     def holder(self, point: int) -> str | None:
-        """The owner of a point of the ring, or None."""
         at = bisect_left(self.ring, (point,))
         return self.ring[at][1] if at < len(self.ring) and self.ring[at][0] == point else None
 
@@ -225,11 +223,7 @@ class Sticky:
 
 
 def ring_points(name: str, points: int = POINTS) -> list[int]:
-    """A consumer's points on the ring before 4.0.
-
-    >>> ring_points("consumer1", 2)
-    [1656011842, 1914695766]
-    """
+    """A consumer's points on the ring before 4.0."""
     return [sticky_key_hash(f"{name}\0{number}".encode()) for number in range(points)]
 
 

@@ -6,7 +6,7 @@ entry. Messages stored before deduplication was last switched on do not count. N
 
 Ours: producers decide, not the broker. Each commit has the highest sequence ids as Delta's transaction identifiers
 (``SetTransaction``), so a crash never separates a message from its number. Messages of a batch are judged one by one;
-Pulsar judges the batch by its first (Java) or last (Python, C++) sequence id, and so may lose new messages."""
+Pulsar judges the batch, and so may lose new messages."""
 
 from collections.abc import Collection, Sequence
 from hashlib import sha256
@@ -82,11 +82,7 @@ def are_new(
 
 
 def are_rising(sequence_ids: Sequence[int], highest: int | None) -> bool:
-    """Whether each id is above the one before, and the first above *highest*: unchunked messages are then all new.
-
-    >>> are_rising([4, 6, 7], 3), are_rising([4, 6, 7], 4), are_rising([4, 4], None)
-    (True, False, False)
-    """
+    """Whether each id is above the one before, and the first above *highest*: unchunked messages are then all new."""
     is_above = highest is None or sequence_ids[0] > highest
     return is_above and all(map(lt, sequence_ids, islice(sequence_ids, 1, None)))
 

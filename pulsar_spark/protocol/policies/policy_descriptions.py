@@ -100,20 +100,12 @@ _EFFECTS = {
 
 
 def description(name: str) -> Description:
-    """The unit and effect of a policy.
-
-    >>> description("message_ttl_seconds")
-    Description(unit='s', text='then messages expire')
-    """
+    """The unit and effect of a policy."""
     return Description(*_DESCRIPTIONS[name])
 
 
 def effect(name: str) -> str:
-    """The effect of a policy, in sentences.
-
-    >>> effect("compaction_threshold")
-    'A broker compacts a topic once this many bytes are not compacted yet. 0: never.'
-    """
+    """The effect of a policy, in sentences."""
     return _EFFECTS[name]
 
 
@@ -134,8 +126,6 @@ def takes_effect(name: str, check_seconds: int) -> str:
     """When a newly set policy takes effect, as the end of a sentence; empty if at once. The broker checks some every
     *check_seconds*.
 
-    >>> takes_effect("backlog_quota_bytes", 60)
-    ', which takes effect at the next check of the broker, every 60 s (policy ttl_check_seconds)'
     >>> takes_effect("retention_seconds", 60), takes_effect("max_message_size", 60)
     (", which takes effect when topics are trimmed ('pulsar-spark maintain trim')", '')
     """

@@ -46,7 +46,7 @@ def strategy_of(policies: Mapping[tuple[str, str], str], topic: str) -> str:
 
 
 def takes_new_schemas(policies: Mapping[tuple[str, str], str], topic: str) -> bool:
-    """Whether producers and consumers may add schemas to the topic (is_allow_auto_update_schema)."""
+    """Whether clients may add schemas to the topic (is_allow_auto_update_schema)."""
     return policy_text(policies, topic, ALLOW_AUTO_UPDATE_SCHEMA) != "0"
 
 
@@ -127,7 +127,7 @@ def _parsed(definition: str) -> AvroType:
 
 
 def _compared(info: SchemaInfo) -> object:
-    """The part of a definition that counts in comparisons; :class:`InvalidDefinition` if it has none."""
+    """The part of a definition that is compared; :class:`InvalidDefinition` without one."""
     if info.schema_type() in _OF_AVRO:
         return canonical(_parsed(info.schema()))
     if info.schema_type() is SchemaType.PROTOBUF_NATIVE:

@@ -24,12 +24,6 @@ class Consumer(NamedTuple):
 
 
 def sort_consumers(consumers: Sequence[Consumer]) -> list[Consumer]:
-    """*consumers* in Failover's order.
-
-    >>> consumers = [Consumer("1", "b"), Consumer("2", "a"), Consumer("3", "B"), Consumer("4", "A", 1)]
-    >>> [consumer.name for consumer in sort_consumers(consumers)]
-    ['B', 'a', 'b', 'A']
-    """
     return sorted(consumers, key=lambda c: (c.priority_level, java_order(c.name), c.join_order))
 
 
@@ -51,11 +45,7 @@ def active_consumer(consumers: Sequence[Consumer], *, partition_index: int, topi
 
 
 def takeover_pause_ms(subscription_type: str, delay_ms: int) -> int | None:
-    """How long a consumer that takes over waits before it receives: *delay_ms* on Failover (2.11), else None.
-
-    >>> takeover_pause_ms("Failover", 1000), takeover_pause_ms("Exclusive", 1000)
-    (1000, None)
-    """
+    """How long a consumer that takes over waits before it receives: *delay_ms* on Failover (2.11), else None."""
     return delay_ms if subscription_type == "Failover" else None
 
 

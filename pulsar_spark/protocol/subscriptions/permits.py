@@ -5,8 +5,8 @@ what left the queue, once that is half of it. With queue size 0, each waiting ca
 
 A round brings at most one queue, so the queue grows fourfold, up to ``most``, if a round finds it empty and brings at
 least half of it; again once a queue full was taken. It shrinks to two seconds' worth of messages
-(:meth:`Permits.too_many`). Source: PIP-74, ConsumerBase.expectMoreIncomingMessages,
-ConsumerImpl.updateAutoScaleReceiverQueueHint, which double and shrink by memory."""
+(:meth:`Permits.too_many`). Source: PIP-74 and ConsumerBase.expectMoreIncomingMessages, which double and shrink by
+memory."""
 
 GROWTH = 4
 """The factor by which a queue grows; each step costs a round."""
@@ -38,11 +38,11 @@ class Permits:
         self.queue_size, self.least, self.most = queue_size, queue_size, max(queue_size, most)
         self._used = self._wanted = 0
         self._debt = 0
-        """What has left a queue that shrank is not asked for again, for so many messages."""
+        """Messages that a queue above its new size must lose before it requests more."""
         self._taken = self._lately = 0
-        """Messages that left the queue since it grew, and since :meth:`too_many` was last asked."""
+        """Messages that left the queue since it grew, and since the last :meth:`too_many`."""
         self._has_waiting, self._idle_looks = False, 0
-        """Did something wait when :meth:`too_many` was last asked, and how often did nothing happen since?"""
+        """Whether messages waited at the last :meth:`too_many`, and how often nothing has happened since."""
         self._round, self._brought, self._was_empty = -1, 0, False
 
     @property
@@ -100,10 +100,6 @@ class Permits:
         """Permits to add to a request that is about to be sent.
 
         >>> permits = Permits(queue_size=4, most=16)
-        >>> permits.take(1), permits.early_permits()
-        (0, 0)
-        >>> permits.queue_size, permits.take(1), permits.early_permits(), permits.early_permits()
-        (4, 2, 0, 0)
         >>> permits.queue_size = 16
         >>> permits.take(3), permits.early_permits(), permits.early_permits()
         (0, 3, 0)

@@ -30,7 +30,7 @@ class Turn(NamedTuple, Generic[AnyConsumer]):
 
 
 def dispatch_order(consumers: Sequence[AnyConsumer]) -> list[AnyConsumer]:
-    """*consumers* by priority level, then by joining: the result of Pulsar's stable sorts on joining.
+    """*consumers* by priority level, then by joining.
 
     >>> from pulsar_spark.protocol.subscriptions.failover import Consumer
     >>> [c.name for c in dispatch_order([Consumer("1", "a", 1, 0), Consumer("2", "b", 0, 1), Consumer("3", "c", 1, 2)])]

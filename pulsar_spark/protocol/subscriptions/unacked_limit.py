@@ -19,11 +19,7 @@ class BrokerLimit(NamedTuple):
 
     @property
     def share(self) -> int:
-        """How many unacknowledged messages a subscription may have while the broker is blocked.
-
-        >>> BrokerLimit(40).share, BrokerLimit(5).share
-        (6, 0)
-        """
+        """How many unacknowledged messages a subscription may have while the broker is blocked."""
         return int(self.messages * SHARE)
 
     def blocks_broker(self, unacked: int, is_blocked: bool) -> bool:

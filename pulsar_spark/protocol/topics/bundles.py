@@ -62,11 +62,7 @@ WHOLE = BundleRange(0, HIGHEST)
 
 
 def parse_range(text: str) -> BundleRange:
-    """The slice with this name; :class:`InvalidConfiguration` for an invalid one.
-
-    >>> parse_range("0x00000000_0xffffffff").is_whole
-    True
-    """
+    """The slice with this name; :class:`InvalidConfiguration` for an invalid one."""
     found = _RANGE.fullmatch(text) if isinstance(text, str) else None
     given = BundleRange(int(found[1], 16), int(found[2], 16)) if found else None
     if given is None or given.lower >= given.upper:

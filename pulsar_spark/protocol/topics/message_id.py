@@ -201,7 +201,7 @@ def parse_message_id(text: str) -> MessageId:
 
 
 def _checked(name: str, value: int, most: int) -> int:
-    """*value* (NumPy's integers too) as an int of at most *most*."""
+    """*value* (NumPy's integers too) as an int of at most *most*; else TypeError."""
     number = index(value) if hasattr(value, "__index__") else None
     if number is None or not -most - 1 <= number <= most:
         raise TypeError(f"argument {name}: a whole number of {most.bit_length() + 1} bits expected, not {value!r}")
@@ -239,7 +239,6 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _place_of(fields: dict[int, int | bytes], data: bytes) -> MessageId:
-    """The id in these fields of *data*, without a first chunk."""
     place: dict[str, Any] = {
         name: fields[number] for number, name in _ID_FIELDS.items() if isinstance(fields.get(number), int)
     }
@@ -254,7 +253,7 @@ def _place_of(fields: dict[int, int | bytes], data: bytes) -> MessageId:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) of every integer or bytes field; other wire types are skipped."""
+    """The number and value of each integer or bytes field."""
     at = 0
     while at < len(data):
         key, at = _read_varint(data, at)

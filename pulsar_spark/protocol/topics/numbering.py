@@ -63,7 +63,6 @@ class Run(NamedTuple):
         return self.first_position - self.first_entry_id
 
     def part(self, first: int, last: int) -> "Run":
-        """The part of the run at positions *first*..*last*."""
         if first <= self.first_position and last >= self.last_position:
             return self
         first, last = max(first, self.first_position), min(last, self.last_position)
@@ -110,7 +109,6 @@ class PublishedFile(NamedTuple):
         return self.run(ledger_id, NO_POSITION, self.first_entry_id, self.entries, self.batch_size or 0)
 
     def run(self, ledger_id: int, first_position: int, first_entry_id: int, entries: int, batch_size: int) -> Run:
-        """Some of its entries as a run."""
         return Run(
             first_position,
             entries,

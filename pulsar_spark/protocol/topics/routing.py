@@ -90,7 +90,6 @@ class RoundRobinRouter:
         self._turns = count(start)
 
     def partition(self, key: str | None, partitions: int) -> int:
-        """The partition for the next message; *key* None without one."""
         if key is not None:
             return partition_for_key(key, partitions, self._scheme)
         turn = next(self._turns) if self._clock_ms is None else self._clock_ms() // self._switch_ms + self._start

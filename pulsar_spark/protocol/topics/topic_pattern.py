@@ -16,9 +16,6 @@ class TopicPattern:
     >>> pattern = TopicPattern(re.compile("acme/billing/order-.*"))
     >>> pattern.namespace, str(pattern)
     (('acme', 'billing'), 'persistent://acme/billing/order-.*')
-    >>> names = [TopicName("acme", "billing", name) for name in ("order-1", "orders", "an-order-2")]
-    >>> [name.local_name for name in pattern.fitting(names)]
-    ['order-1']
     """
 
     def __init__(self, pattern: re.Pattern):
@@ -49,7 +46,6 @@ class TopicPattern:
             ) from wrong
 
     def fitting(self, names: Iterable[TopicName]) -> list[TopicName]:
-        """The *names* that match."""
         return [
             name
             for name in names
