@@ -21,7 +21,7 @@ from pulsar_spark.client.model.message import Message
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.link.requester import Requester, require_root
-from pulsar_spark.protocol.policies.policies import deduplication_status
+from pulsar_spark.protocol.policies.policies import deduplication_since
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.routing import HashingScheme, partition_for_key
 from pulsar_spark.protocol.topics.topic_name import (
@@ -271,9 +271,9 @@ class Admin(
         partition under ``partitions``."""
         found, partitions = resolve_topic(self.layout, topic)
         observed = Observation(layout_of(self.layout, found.name))
-        stored = observed.stored(found)
+        stored, since = observed.stored(found), deduplication_since(observed.latest.policies, str(found.name))
         of_topic = {
-            "deduplicationStatus": deduplication_status(observed.latest.policies, str(found.name)),
+            "deduplicationStatus": "Disabled" if since is None else "Enabled",
             "compaction": compaction_stats(found),
         }
         parts = {index: partition_stats(observed, found, index, stored[index]) | of_topic for index in partitions}

@@ -13,8 +13,8 @@ from pulsar_spark.protocol.policies.policies import (
     HOLD,
     POLICIES,
     check_policy,
-    effective_text,
     policy_number,
+    policy_text,
 )
 from pulsar_spark.protocol.topics.topic_name import parse_namespace
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
@@ -50,7 +50,7 @@ class Policies:
         order."""
         check_policy(name, None)
         owner = self._owner(scope)
-        return effective_text(read_latest(layout_of(self.layout, owner), "policy").policies, owner, name)
+        return policy_text(read_latest(layout_of(self.layout, owner), "policy").policies, owner, name)
 
     def remove_policy(self, scope: str, name: str) -> None:
         """Remove a policy, if it is set; a wider setting or the default then applies."""

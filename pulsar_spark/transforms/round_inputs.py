@@ -12,38 +12,18 @@ import pyarrow as pa
 RANGE_KEY = ("cursor",)
 """The key of an axis of positions; ranges with different keys are independent."""
 
-STATE = (
-    "first",
-    "last",
-    "status",
-    "consumer_id",
-    "delivery_round",
-    "redelivery_count",
-    "due_time",
-    "ack_set",
-    "batch_size",
-)
+STATE = tuple("first last status consumer_id delivery_round redelivery_count due_time ack_set batch_size".split())
 """Columns of a range, beside its key."""
 
 KINDS = {
     # One row per cursor of the round: its limits, the consumers whose entries come back (left: uncounted, redelivered:
     # counted), and the times. Pending entries fall due by now, the broker's clock; deliver times by wall, the machine's
     # (null: now). Entries below read_position were met before.
-    "cursor": (
-        "first",
-        "last",
-        "is_single_active",
-        "limit",
-        "unacked_elsewhere",
-        "is_blocked",
-        "permits",
-        "max_redeliver_count",
-        "left",
-        "redelivered",
-        "read_position",
-        "round",
-        "now",
-        "wall",
+    "cursor": tuple(
+        (
+            "first last is_single_active limit unacked_elsewhere is_blocked permits max_redeliver_count left "
+            "redelivered read_position round now wall"
+        ).split()
     ),
     # Entries first..last in one status and line (unread: never delivered; on Shared, Key_Shared not before due_time).
     # Requests acknowledge them (is_acked; null: no), or leave only the indexes in left_of_batch unacknowledged, or give
@@ -52,18 +32,7 @@ KINDS = {
     # One lap of a consumer's turn, in order of first (= last): see protocol.subscriptions.shared. All first of a cursor
     # differ, across lines too. A consumer that may get nothing has a lap with null peers, so that the plan reports
     # whether it is blocked.
-    "consumer": (
-        "first",
-        "last",
-        "consumer_id",
-        "lap",
-        "peers",
-        "permits",
-        "limit",
-        "unacked_elsewhere",
-        "is_blocked",
-        "line",
-    ),
+    "consumer": tuple("first last consumer_id lap peers permits limit unacked_elsewhere is_blocked line".split()),
 }
 
 _TYPES = {
@@ -104,9 +73,7 @@ RESULT = pa.schema(
     [
         ("cursor", pa.int32()),
         ("kind", pa.string()),
-        *((name, _TYPES[name]) for name in STATE),
-        ("permits", pa.int64()),
-        ("is_blocked", pa.bool_()),
+        *((name, _TYPES[name]) for name in (*STATE, "permits", "is_blocked")),
         ("delivered", pa.int64()),
         ("redelivered", pa.int64()),
     ]

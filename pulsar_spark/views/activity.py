@@ -18,24 +18,10 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 
 WINDOW_SECONDS = 60
 _MAX_ROUNDS = 600
-_COLUMNS = [
-    "kind",
-    "topic_id",
-    "partition",
-    "subscription",
-    "first",
-    "last",
-    "status",
-    "consumer_id",
-    "delivery_round",
-    "redelivery_count",
-    "due_time",
-    "ack_set",
-    "batch_size",
-    "entries",
-    "round",
-    "round_time",
-]
+_COLUMNS = (
+    "kind topic_id partition subscription first last status consumer_id delivery_round redelivery_count due_time "
+    "ack_set batch_size entries round round_time"
+).split()
 
 
 class Activity(NamedTuple):

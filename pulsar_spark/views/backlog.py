@@ -7,16 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, REPLAY, Range
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, REPLAY
 from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded, inside
 from pulsar_spark.protocol.entries.entry_codes import PART
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delay_index.waiting import waiting_entries
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
-
-_WINDOW = 1 << 20
-"""Positions whose deliver times are read at once."""
 
 
 class Backlog(NamedTuple):
@@ -47,9 +44,5 @@ def _entries(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, n
     delayed = sum(range_.size for range_ in ranges if range_.status == REPLAY and (range_.due_time or 0) > now)
     waiting = waiting_entries(latest, key, index)
     delayed += waiting.count(now) if waiting else 0
-    parts = sum(range_.size for range_ in ranges if range_.status == PART)
-    return Backlog(end - cursor["mark_delete_position"] - 1 - _acknowledged(ranges) - parts, delayed)
-
-
-def _acknowledged(ranges: list[Range]) -> int:
-    return sum(range_.size for range_ in ranges if range_.status == ACKNOWLEDGED)
+    done = sum(range_.size for range_ in ranges if range_.status in (ACKNOWLEDGED, PART))
+    return Backlog(end - cursor["mark_delete_position"] - 1 - done, delayed)

@@ -100,33 +100,20 @@ def _counts(waiting: list[DrainingHash]) -> dict:
 def range_rows(found: KeyShared) -> Iterator[dict]:
     """The columns of ``view_specs.HASH_OWNERS`` after the place, one row per range in order; unowned ranges
     included."""
-    axis = {"axis_size": found.axis.size, "axis_start": found.axis.start}
-    at = found.axis.start
+    at, nobody = found.axis.start, {"consumer_name": None, "consumer_id": None, "sharers": 1, "share": 0}
+
+    def row(start: int, end: int, owner: dict) -> dict:
+        axis = {"axis_size": found.axis.size, "axis_start": found.axis.start}
+        return {"range_start": start, "range_end": end} | axis | owner
+
     for one in found.owned:
         if one.start > at:
-            yield _unowned(at, one.start - 1) | axis
-        yield {
-            "consumer_name": found.names.get(one.consumer_id),
-            "consumer_id": one.consumer_id,
-            "range_start": one.start,
-            "range_end": one.end,
-            "sharers": one.sharers,
-            "share": one.share,
-        } | axis
+            yield row(at, one.start - 1, nobody)
+        owner = {"consumer_name": found.names.get(one.consumer_id), "consumer_id": one.consumer_id}
+        yield row(one.start, one.end, owner | {"sharers": one.sharers, "share": one.share})
         at = max(at, one.end + 1)
     if at <= found.axis.last:
-        yield _unowned(at, found.axis.last) | axis
-
-
-def _unowned(start: int, end: int) -> dict:
-    return {
-        "consumer_name": None,
-        "consumer_id": None,
-        "range_start": start,
-        "range_end": end,
-        "sharers": 1,
-        "share": 0,
-    }
+        yield row(at, found.axis.last, nobody)
 
 
 def draining_rows(found: KeyShared) -> Iterator[dict]:

@@ -63,7 +63,9 @@ def read_scheduled(
     """The waiting entries of a topic partition, in parts; optionally of one *subscription*, or only *positions*."""
     delayed = Delayed(index, topic, partition)
     waiters = [_Waiter(latest, key, index, topic) for key in _waiting_keys(latest, topic, partition, subscription)]
-    moved = sorted(each for waiter in waiters for each in waiter.moved(window) if _is_in(each[1], positions))
+    moved = sorted(
+        each for waiter in waiters for each in waiter.moved(window) if positions is None or each[1] in positions
+    )
     parts: Iterable[Due]
     if positions is None:
         parts = delayed.between(*window)
@@ -78,10 +80,6 @@ def read_scheduled(
         yield from _found(partition, names, part.positions, part.times, waits, here)
     nothing = np.empty(0, np.int64)
     yield from _found(partition, names, nothing, nothing, {}, moved)
-
-
-def _is_in(position: int, positions: Collection[int] | None) -> bool:
-    return positions is None or position in positions
 
 
 def _waiting_keys(latest: LatestRows, topic: Topic, partition: int, subscription: str | None) -> list[CursorKey]:

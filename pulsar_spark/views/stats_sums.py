@@ -4,26 +4,14 @@ from pulsar_spark.views.key_shared import add_key_shared
 from pulsar_spark.views.stats import DELETED_RANGES, ERROR_FIELDS, HARM_FIELDS
 
 _SUMMED_OF_TOPIC = ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")
-_SUMMED = (
-    "msgBacklog",
-    "msgBacklogNoDelayed",
-    "unackedMessages",
-    "msgOutCounter",
-    "msgRedeliverCounter",
-    "ackedEntries",
-    "msgDelayed",
-    "msgRateOut",
-    "msgRateRedeliver",
-    "waitingLetters",
-    "letterlessMessages",
+_SUMMED = tuple(
+    (
+        "msgBacklog msgBacklogNoDelayed unackedMessages msgOutCounter msgRedeliverCounter ackedEntries msgDelayed "
+        "msgRateOut msgRateRedeliver waitingLetters letterlessMessages"
+    ).split()
 )
-_SUMMED_OF_CONSUMER = (
-    "availablePermits",
-    "unackedMessages",
-    "msgOutCounter",
-    "msgRedeliverCounter",
-    "msgRateOut",
-    "msgRateRedeliver",
+_SUMMED_OF_CONSUMER = tuple(
+    ("availablePermits unackedMessages msgOutCounter msgRedeliverCounter msgRateOut msgRateRedeliver").split()
 )
 
 

@@ -33,12 +33,16 @@ def meaning_for(kind: str, meaning: str) -> str:
 
 
 class ViewSpec(NamedTuple):
-    """A view over the rows of one ``kind``."""
+    """A view over the rows of one ``kind``; ``column_text`` has the names of its columns."""
 
     name: str
     row: str
     kind: str
-    column_names: tuple[str, ...]
+    column_text: str
+
+    @property
+    def column_names(self) -> list[str]:
+        return self.column_text.split()
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -53,76 +57,34 @@ VIEWS = (
         "cursors",
         "the position of a subscription on one topic partition",
         "cursor",
-        (
-            "topic",
-            "partition",
-            "subscription",
-            "subscription_type",
-            "mark_delete_position",
-            "read_position",
-            "is_blocked",
-            "status",
-            "round_time",
-            "msg_out_counter",
-            "msg_redeliver_counter",
-            "properties",
-            "round",
-        ),
+        "topic partition subscription subscription_type mark_delete_position read_position is_blocked status "
+        "round_time msg_out_counter msg_redeliver_counter properties round",
     ),
     ViewSpec(
         "pending_acks",
         "a range of entries that were delivered and not acknowledged, or wait for their redelivery",
         "range",
-        (
-            "topic",
-            "partition",
-            "subscription",
-            "first",
-            "last",
-            "entries",
-            "status",
-            "consumer_id",
-            "delivery_round",
-            "redelivery_count",
-            "due_time",
-            "ack_set",
-            "batch_size",
-        ),
+        "topic partition subscription first last entries status consumer_id delivery_round redelivery_count due_time "
+        "ack_set batch_size",
     ),
     ViewSpec(
         "consumers",
         "a consumer connected to a subscription on one topic partition",
         "consumer",
-        (
-            "topic",
-            "partition",
-            "subscription",
-            "consumer_name",
-            "consumer_id",
-            "client_id",
-            "priority_level",
-            "permits",
-            "is_active",
-            "is_blocked",
-            "lease_time",
-            "join_order",
-            "msg_out_counter",
-            "msg_redeliver_counter",
-            "properties",
-            "round",
-        ),
+        "topic partition subscription consumer_name consumer_id client_id priority_level permits is_active is_blocked "
+        "lease_time join_order msg_out_counter msg_redeliver_counter properties round",
     ),
     ViewSpec(
         "rounds",
         "a round of the broker: one commit",
         "round",
-        ("round", "round_time", "requests_version", "epoch", "broker_id", "is_snapshot"),
+        "round round_time requests_version epoch broker_id is_snapshot",
     ),
     ViewSpec(
         "housekeeping",
         "what a broker did to keep a table small, as recorded in the next round",
         "housekeeping",
-        ("round_time", "topic", "status", "entries", "round"),
+        "round_time topic status entries round",
     ),
 )
 

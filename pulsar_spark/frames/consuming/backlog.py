@@ -33,12 +33,8 @@ class Backlog:
     """The backlog at the start of a run; create it before the consumer subscribes."""
 
     def __init__(self, layout: Layout, topic: Topic, partitions: list[int], subscription: str, ledgers: LedgerIndex):
-        self._layout, self._topic, self._partitions, self._subscription = layout, topic, partitions, subscription
-        self._ledgers = ledgers
-        self._rounds = TableLog(layout.broker_table("cursor_ledger"))
-        self._looked_at = -1
-        self._state = LatestRows()
-        """What was read of rounds: the next look reads only later ones."""
+        self._topic, self._partitions, self._subscription = topic, partitions, subscription
+        self.follow(layout, ledgers)
         self._ends: dict[int, int] = {}
         """The end of each partition; empty until the broker has numbered what counts."""
         self._left: dict[int, list[tuple[int, int]]] = {}
@@ -50,7 +46,7 @@ class Backlog:
         """Switch to the rounds of the topic's new bundle."""
         self._layout, self._ledgers = layout, ledgers
         self._rounds = TableLog(layout.broker_table("cursor_ledger"))
-        self._looked_at, self._state = -1, LatestRows()
+        self._looked_at, self._state = -1, LatestRows()  # a look reads only later rounds
 
     def leave(self, partition: int, first: int, last: int) -> None:
         self._left.setdefault(partition, []).append((first, last))

@@ -35,24 +35,10 @@ from pulsar_spark.storage.topics.topics import Topic, check_layout
 from pulsar_spark.table_specs import DELIVERED, KEY_FLAGS, MESSAGES, REPROCESSING
 
 LETTER_COLUMNS = (
-    "message_id",
-    "partition",
-    "position",
-    "origin_topic",
-    "origin_message_id",
-    "subscription",
-    "cause",
-    "attempts",
-    "replays",
-    "publish_time",
-    "event_time",
-    "partition_key",
-    "ordering_key",
+    *"message_id partition position origin_topic origin_message_id subscription cause attempts replays".split(),
+    *"publish_time event_time partition_key ordering_key".split(),
     *KEY_FLAGS,
-    "properties",
-    "payload",
-    *ENCODING_COLUMNS,
-    PAYLOAD_ERROR,
+    *("properties", "payload", *ENCODING_COLUMNS, PAYLOAD_ERROR),
 )
 _WITHOUT_KEYS = Decoding(None, ConsumerCryptoFailureAction.CONSUME)
 

@@ -73,10 +73,11 @@ class Writing(NamedTuple):
             messages, given = self.splitting.split(messages, given, publish_id)
         number = _NUMBER
         if self.is_partitioned and self.files_at_once:
-            number = _number_in_partition(self.partitions)
-        else:
-            by = ["partition"] * self.is_partitioned + [HASH] * (has_keys and self.sort_by_key)
-            messages = _in_order(messages, by)
+            cases = " ".join(f"when {partition} then {_NUMBER}" for partition in self.partitions)
+            number = f"case partition {cases} end"  # a number for each partition
+        elif by := ["partition"] * self.is_partitioned + [HASH] * (has_keys and self.sort_by_key):
+            numbered = messages.withColumn("row", F.monotonically_increasing_id())
+            messages = numbered.sortWithinPartitions(*by, "row").drop("row")
         by_tasks = ByTasks(self.files_at_once, _constants(publish_id, now, given)) if self.files_at_once else None
         # SQL texts, because each operator of a Column is a call to the JVM.
         texts = {
@@ -99,18 +100,6 @@ class Writing(NamedTuple):
 def _constants(publish_id: str, now: datetime, given: set[str]) -> dict[str, pa.Scalar]:
     values = {"publish_id": publish_id, "batch_size": 1, "publish_time": now, "partition": -1}
     return {name: pa.scalar(values[name], MESSAGES.schema.field(name).type) for name in values.keys() - given}
-
-
-def _number_in_partition(partitions: Sequence[int]) -> str:
-    """SQL for the write task << 33 plus the row's number in its partition."""
-    return f"case partition {' '.join(f'when {partition} then {_NUMBER}' for partition in partitions)} end"
-
-
-def _in_order(messages: DataFrame, by: Sequence[str]) -> DataFrame:
-    if not by:
-        return messages
-    in_order = messages.withColumn("row", F.monotonically_increasing_id())
-    return in_order.sortWithinPartitions(*by, "row").drop("row")
 
 
 def _with_sticky_key_hash(messages: DataFrame, given: set[str]) -> DataFrame:

@@ -140,7 +140,8 @@ def publish(
     frame = with_payloads(frame, schema)
     columns = message_columns(frame, properties_from, now)
     scheme = checked_scheme(hashing_scheme)
-    deliver_ms = deliver_at_ms(_milliseconds(deliver_at), deliver_after, to_millis(now))
+    at_ms = deliver_millis(deliver_at.astimezone()) if isinstance(deliver_at, datetime) else deliver_at
+    deliver_ms = deliver_at_ms(at_ms, deliver_after, to_millis(now))
     if create:
         prepare_root(layout)
     found, partitions = resolve_topic(layout, topic, create=create)
@@ -215,10 +216,6 @@ def _named_errors(layout: Layout, topic: Topic) -> Iterator[None]:
             f"topic {str(topic.name)!r}: the driver cannot see a file that a task wrote ({gone}); nothing was "
             "published: use a root that all machines see under the same path"
         ) from gone
-
-
-def _milliseconds(time: datetime | int | None) -> int | None:
-    return time if not isinstance(time, datetime) else deliver_millis(time.astimezone())
 
 
 def publish_stream(

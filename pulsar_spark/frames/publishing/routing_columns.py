@@ -37,7 +37,8 @@ def routed(messages: DataFrame, columns: set[str], partitions: Sequence[int], sc
     if len(partitions) == 1:
         partition = F.lit(partitions[0])
     else:
-        partition = (_row_in_task() + F.spark_partition_id()) % len(partitions)
+        row_in_task = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
+        partition = (row_in_task + F.spark_partition_id()) % len(partitions)
         if "partition_key" in columns:
             messages, key_hash = _with_key_hash(messages, columns, scheme)
             of_key = key_hash % len(partitions)
@@ -60,10 +61,6 @@ def _given_or(routed: Column, columns: set[str], partitions: Sequence[int]) -> C
             .otherwise(unknown.cast("int"))
         )
     return routed.cast("int")
-
-
-def _row_in_task() -> Column:
-    return F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
 
 
 def _with_key_hash(messages: DataFrame, columns: set[str], scheme: HashingScheme) -> tuple[DataFrame, Column]:

@@ -18,21 +18,10 @@ from pulsar_spark.storage.delta.scan import read_rows
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
-_COLUMNS = [
-    "kind",
-    "topic_id",
-    "partition",
-    "subscription",
-    "first",
-    "last",
-    "status",
-    "consumer_id",
-    "delivery_round",
-    "round",
-    "mark_delete_position",
-    "is_removed",
-    "positions",
-]
+_COLUMNS = (
+    "kind topic_id partition subscription first last status consumer_id delivery_round round mark_delete_position "
+    "is_removed positions"
+).split()
 
 
 class Sent(NamedTuple):

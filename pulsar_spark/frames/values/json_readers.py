@@ -87,7 +87,13 @@ def _json_leaf(kind: AvroType, path: str) -> Reader:
         return lambda value: _json_decimal(value, kind, path)
     if kind.kind in BITS:
         convert = instant_reader(kind) or int
-        return lambda value: convert(_whole_number(value, kind.kind, path))
+
+        def whole_number(value: Any) -> int:
+            if type(value) is not int or not fits(value, kind.kind):
+                raise _wrong(value, path)
+            return convert(value)
+
+        return whole_number
     if kind.kind in ("float", "double"):
         return lambda value: _floating(value, kind.kind, path)
     if kind.kind == "enum":  # the client writes the value of the enumeration's member
@@ -97,12 +103,6 @@ def _json_leaf(kind: AvroType, path: str) -> Reader:
 
 def _of_type(value: Any, wanted: type, path: str) -> Any:
     if not isinstance(value, wanted):
-        raise _wrong(value, path)
-    return value
-
-
-def _whole_number(value: Any, kind: str, path: str) -> int:
-    if type(value) is not int or not fits(value, kind):
         raise _wrong(value, path)
     return value
 

@@ -4,7 +4,9 @@ Rule (semantics 3.3): signed 64-bit words, low bit first, a set bit = unacknowle
 empty tuple acknowledges the entry. A whole entry has no set (None, in tables null); :func:`full` makes one."""
 
 from collections.abc import Iterable
+from functools import reduce
 from itertools import islice
+from operator import or_
 
 AckSet = tuple[int, ...]
 
@@ -18,7 +20,7 @@ def full(batch_size: int) -> AckSet:
     >>> full(3), full(64), full(65)
     ((7,), (-1,), (-1, 1))
     """
-    return _to_words((1 << batch_size) - 1)
+    return of_bits((1 << batch_size) - 1)
 
 
 def of_indexes(indexes: Iterable[int]) -> AckSet:
@@ -27,17 +29,16 @@ def of_indexes(indexes: Iterable[int]) -> AckSet:
     >>> of_indexes([0, 2, 64])
     (5, 1)
     """
-    words: list[int] = []
-    for index in indexes:
-        word, bit = divmod(index, WORD_BITS)
-        words.extend([0] * (word + 1 - len(words)))
-        words[word] |= 1 << bit
-    return tuple(_signed(word) for word in words)
+    return of_bits(reduce(or_, (1 << index for index in indexes), 0))
 
 
 def of_bits(bits: int) -> AckSet:
     """The set whose unacknowledged messages are the set bits of *bits*."""
-    return _to_words(bits)
+    size = -(-bits.bit_length() // WORD_BITS) * _WORD_BYTES
+    content = bits.to_bytes(size, "little")
+    return tuple(
+        int.from_bytes(content[at : at + _WORD_BYTES], "little", signed=True) for at in range(0, size, _WORD_BYTES)
+    )
 
 
 def has(words: Iterable[int], index: int) -> bool:
@@ -72,7 +73,7 @@ def clear(words: Iterable[int], index: int) -> AckSet:
     >>> clear(full(3), 1), clear((2,), 1)
     ((5,), ())
     """
-    return _to_words(_to_bits(words) & ~(1 << index))
+    return of_bits(_to_bits(words) & ~(1 << index))
 
 
 def intersect(kept: Iterable[int], given: Iterable[int]) -> AckSet:
@@ -81,7 +82,7 @@ def intersect(kept: Iterable[int], given: Iterable[int]) -> AckSet:
     >>> intersect((7,), (5, 1))
     (5,)
     """
-    return _to_words(_to_bits(kept) & _to_bits(given))
+    return of_bits(_to_bits(kept) & _to_bits(given))
 
 
 def replaced_by_cumulative(kept: Iterable[int], given: Iterable[int]) -> AckSet:
@@ -120,20 +121,8 @@ def first_unacked(words: Iterable[int]) -> int:
 
 def trimmed(words: Iterable[int]) -> AckSet:
     """The set without zero words at the end."""
-    return _to_words(_to_bits(words))
+    return of_bits(_to_bits(words))
 
 
 def _to_bits(words: Iterable[int]) -> int:
     return int.from_bytes(b"".join((word & _MASK).to_bytes(_WORD_BYTES, "little") for word in words), "little")
-
-
-def _to_words(bits: int) -> AckSet:
-    size = -(-bits.bit_length() // WORD_BITS) * _WORD_BYTES
-    content = bits.to_bytes(size, "little")
-    return tuple(
-        int.from_bytes(content[at : at + _WORD_BYTES], "little", signed=True) for at in range(0, size, _WORD_BYTES)
-    )
-
-
-def _signed(word: int) -> int:
-    return word - (1 << WORD_BITS) if word >> (WORD_BITS - 1) else word

@@ -35,16 +35,11 @@ SCHEMA_COMPATIBILITY_STRATEGY, ALLOW_AUTO_UPDATE_SCHEMA, SCHEMA_VALIDATION_ENFOR
     "schema_validation_enforced",
 )
 """Policies of a topic's schemas (protocol.schemas.schema_compatibility)."""
-SCHEMA_STRATEGIES = (
-    "UNDEFINED",
-    "ALWAYS_INCOMPATIBLE",
-    "ALWAYS_COMPATIBLE",
-    "BACKWARD",
-    "FORWARD",
-    "FULL",
-    "BACKWARD_TRANSITIVE",
-    "FORWARD_TRANSITIVE",
-    "FULL_TRANSITIVE",
+SCHEMA_STRATEGIES = tuple(
+    (
+        "UNDEFINED ALWAYS_INCOMPATIBLE ALWAYS_COMPATIBLE BACKWARD FORWARD FULL BACKWARD_TRANSITIVE FORWARD_TRANSITIVE "
+        "FULL_TRANSITIVE"
+    ).split()
 )
 
 DEDUPLICATION, INACTIVITY_TIMEOUT = "deduplication_enabled", "deduplication_producer_inactivity_timeout_minutes"
@@ -184,14 +179,16 @@ def most_of(name: str) -> int:
     return next((most for ending, most in _MOST.items() if name.endswith(ending)), MOST_INT32)
 
 
-def policy_owners(topic: str) -> tuple[str, str, str]:
-    """Owners of a topic's policies, by precedence: topic, namespace, root. *topic* is the full name.
+def policy_owners(owner: str) -> tuple[str, ...]:
+    """Whose policies apply to *owner*, by precedence: a topic (its full name), its namespace, the root.
 
     >>> policy_owners("persistent://public/default/t")
     ('persistent://public/default/t', 'public/default', 'broker')
     """
-    _, _, tenant, namespace, _ = topic.split("/")  # not parsed again: this runs for every topic
-    return topic, f"{tenant}/{namespace}", BROKER
+    if "://" not in owner:
+        return (owner,) if owner == BROKER else (owner, BROKER)
+    _, _, tenant, namespace, _ = owner.split("/")  # not parsed again: this runs for every topic
+    return owner, f"{tenant}/{namespace}", BROKER
 
 
 def set_policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) -> str | None:
@@ -209,17 +206,6 @@ def policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) 
     """
     found = set_policy_text(policies, topic, name)
     return default_text(name) if found is None else found
-
-
-def effective_text(policies: Mapping[tuple[str, str], str], owner: str, name: str) -> str:
-    """The policy that applies to *owner*: a topic's full name, a namespace or :data:`BROKER`.
-
-    >>> effective_text({(BROKER, "ttl_check_seconds"): "5"}, "public/default", "ttl_check_seconds")
-    '5'
-    """
-    if "://" in owner:
-        return policy_text(policies, owner, name)
-    return next((policies[each, name] for each in (owner, BROKER) if (each, name) in policies), default_text(name))
 
 
 def default_text(name: str) -> str:
@@ -266,11 +252,6 @@ def _deduplication_since(policies: Mapping[tuple[str, str], str], owners: Sequen
     return own if policies.get((owners[0], DEDUPLICATION_GOES_ON)) == str(others) else max(own, others)
 
 
-def deduplication_status(policies: Mapping[tuple[str, str], str], topic: str) -> str:
-    """Whether a topic is deduplicated, as in Pulsar's stats (MessageDeduplication.Status)."""
-    return "Disabled" if deduplication_since(policies, topic) is None else "Enabled"
-
-
 def deduplication_marks(
     policies: Mapping[tuple[str, str], str], owner: str, value: str | None, round_number: int
 ) -> dict[str, str]:
@@ -286,7 +267,7 @@ def deduplication_marks(
     >>> deduplication_marks(on, "public/default", "1", 9), deduplication_marks(on, "public/default", None, 9)
     ({'deduplication_since': '5'}, {})
     """
-    owners = policy_owners(owner) if "://" in owner else (owner,) if owner == BROKER else (owner, BROKER)
+    owners = policy_owners(owner)
     wanted = {place: text for place, text in policies.items() if place != (owner, DEDUPLICATION)}
     if value is not None:
         wanted[owner, DEDUPLICATION] = value

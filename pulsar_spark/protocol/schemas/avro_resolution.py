@@ -184,7 +184,9 @@ def _unreadable(writer: AvroType, reader: AvroType, seen: _Seen) -> str | None:
     if writer.kind in ("array", "map"):
         return _unreadable(writer.branches[0], reader.branches[0], seen)
     if writer.kind in ("enum", "fixed"):
-        is_same = _has_name_of(writer, reader) and writer.size == reader.size
+        is_same = (
+            writer.short_name == reader.short_name or writer.name in reader.aliases
+        ) and writer.size == reader.size
         return None if is_same else _mismatch(writer, reader)
     return _unreadable_record(writer, reader, seen) if writer.kind == "record" else None
 
@@ -236,10 +238,6 @@ def _is_equivalent(one: AvroType, other: AvroType, seen: set[tuple[int, int]]) -
     parts = [*zip(one.branches, other.branches)]
     parts += [(each.type, other.fields[name].type) for name, each in one.fields.items()]
     return all(_is_equivalent(*pair, seen) for pair in parts)
-
-
-def _has_name_of(writer: AvroType, reader: AvroType) -> bool:
-    return writer.short_name == reader.short_name or writer.name in reader.aliases
 
 
 def _mismatch(writer: AvroType, reader: AvroType) -> str:
