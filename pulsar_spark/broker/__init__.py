@@ -1,8 +1,7 @@
 """The steps of a round (read requests, gather rows, run the plan, take its result into memory, commit), and the
 streaming query that runs rounds until the broker stops.
 
-**Who decides what.** The plan (``transforms``) alone decides facts about entries. One step decides each, and the driver
-stores the result and computes none of it again.
+**Who decides what.** The plan (``transforms``) alone decides facts about entries, one step each.
 
 | entry fact | semantics | decided in |
 |---|---|---|
@@ -16,20 +15,19 @@ stores the result and computes none of it again.
 | to which consumer each entry goes | 2.15 | deal.deal_out |
 | how many permits are left | 2.16 | account.take_account |
 
-Two inputs of the plan depend on more than the round's rows; one place makes each:
+Two inputs of the plan depend on more than the round's rows:
 
-| input | semantics | said in |
+| input | semantics | made in |
 |---|---|---|
 | what is left of a batch, after all requests in order | 3.20 | acknowledgements.Acknowledgements.kept_ack_set |
 | who asks again, and is unblocked even if no entry comes back | 4.4 | gather._Gathering._add_turns |
+| which entries come back, as far as dealing order and free hashes depend on it | 2.12, 2.41 | marks.Marks.leaving |
 
-Mark-delete is the last position before the first entry that is not acknowledged (3.17); a cursor's state in memory
-finds it. ``key_shared.out`` finds returned entries before the plan does, because a return frees the
-entry's hash (2.41). It must agree with the plan (``tests/differential/test_who_comes_back.py``).
+The plan must agree with the last one (``tests/differential/test_who_comes_back.py``). A cursor's state in memory finds
+mark-delete, the last position before the first entry that is not acknowledged (3.17).
 
-Pure rules of ``protocol`` decide control facts, which are few, on the driver. The table has one row per rule: its
-number in ``semantics`` ("ours" where Pulsar has no such rule), the one place that applies it, and the pure rule that
-this place calls.
+Pure rules of ``protocol`` decide control facts, which are few, on the driver: each has its number in ``semantics``
+("ours" where Pulsar has no such rule), the place that applies it, and the rule that this place calls.
 
 | control fact | semantics | decided in | by the rule |
 |---|---|---|---|

@@ -1,5 +1,5 @@
-"""Which entries of a Key_Shared cursor keep their hashes in a round: those that others than their owners have, and
-those that are to come back. Later entries of these hashes wait (protocol.keys.draining)."""
+"""Which entries keep their hashes in a round: those that others than their owners have, and those that are to come
+back. Later entries of these hashes wait (protocol.keys.draining)."""
 
 from collections.abc import Callable
 
@@ -18,9 +18,8 @@ def entries_out(
     changes: CursorDraft, marks: Marks, now: int, owners: Owners, hashes_at: HashesAt, times_of: HashesAt
 ) -> Out:
     """Such entries after this round's acknowledgements and returns, at *now*; *times_of* says when entries come due."""
-    cursor, returned = changes.cursor, marks.returned
-    entries, leaves = cursor.entries, changes.left | changes.redelivered
-    pending = {code: state for code, state in marks.pending.items() if state.consumer_id not in leaves}
+    cursor, returned, entries = changes.cursor, marks.returned, changes.cursor.entries
+    pending = {code: state for code, state in marks.pending.items() if code not in marks.leaving}
     later = [code for code, state in pending.items() if state.due_time is not None]
     parts = [_elsewhere(cursor, marks, owners, hashes_at), returned.positions[returned.dues > now]]
     parts += [entries.where(later, 0, entries.end - 1)] if later else []
@@ -36,7 +35,7 @@ def entries_out(
     at = np.searchsorted(returned.positions, positions)
     is_named = np.append(returned.positions, -1)[at] == positions
     comes = np.where(is_named, np.append(returned.dues, 0)[at], dues[codes])
-    stays = is_pending[codes] & ~marks.are_acked(positions, codes) & ((comes == 0) & ~is_named | (comes > now))
+    stays = is_pending[codes] & ~marks.are_acked(positions, codes) & (~is_named | (comes > now))
     positions, holders, comes = positions[stays], holders[codes[stays]], comes[stays]
     hashes = hashes_at(positions)
     is_elsewhere = owners.of(hashes) != holders
@@ -45,8 +44,8 @@ def entries_out(
 
 
 def _elsewhere(cursor: Cursor, marks: Marks, owners: Owners, hashes_at: HashesAt) -> np.ndarray:
-    """Where pending entries lie that others than their *owners* have. No entry gets there before owners change, so all
-    are looked at only then."""
+    """Pending entries that others than their *owners* have. Only a change of owners makes some, so all are looked at
+    only then."""
     entries, known = cursor.entries, cursor.elsewhere
     holders = np.full(len(entries.codes), NOBODY - 1)
     for code, state in marks.pending.items():
