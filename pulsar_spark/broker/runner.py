@@ -1,11 +1,7 @@
 """The broker: one streaming query per bundle, whose micro-batches are rounds.
 
-The query's source waits for work (see source); a micro-batch is one round and makes one commit or none. Rounds record
-what they consumed, so checkpoints are never read, and a query that Spark ends is replaced.
-
-While another broker holds the lease, this one stands by; once replaced, it stops. If the disk is full or fails, it
-drops the round under way and waits. Other failures end it, are kept in :attr:`Broker.failure` and raised by
-:meth:`Broker.wait`.
+While another broker has the lease, this one stands by; once replaced, it stops. If the disk is full or fails, it drops
+the round under way and waits. Other failures end it and are raised by :meth:`Broker.wait`.
 """
 
 import atexit
@@ -148,13 +144,13 @@ class Broker(Described):
         return facts | ({"failure": type(self.failure).__name__} if self.failure else {})
 
     def go_on_with(self, lease: BundleLease) -> None:
-        """Call before :meth:`start`: take the bundle over with *lease*, which has this broker's id and has watched the
-        broker that holds the bundle. In an object store, nothing else shows that this broker is gone."""
+        """Call before :meth:`start`: take the bundle over with *lease*, which has watched the broker that serves the
+        bundle. In an object store, nothing else shows that this broker is gone."""
         self._lease_keeper.go_on_with(lease)
 
     def hand_over_when_asked(self) -> None:
-        """Call before :meth:`start`: let another process take the bundle over for a split; do not stand by after a
-        split. The broker then stops with :attr:`is_handed_over`."""
+        """Call before :meth:`start`: let another process take the bundle over for a split. The broker then stops with
+        :attr:`is_handed_over`."""
         bundles = bundles_of(self.layout)
 
         def end_if_split() -> None:
@@ -173,11 +169,8 @@ class Broker(Described):
 
     def start(self, standby_seconds: float | None = None) -> bool:
         """Take the bundle over, standing by while another broker serves it, and start the query; False if stopped or
-        out of time before.
-
-        It replaces a broker of this process on the same root, so a notebook cell can run again; with *standby_seconds*
-        it stands by for that one, too.
-        """
+        out of time before. It replaces a broker of this process on the same root; with *standby_seconds* it stands by
+        for that one, too."""
         atexit.register(self.close)
         if standby_seconds is None:
             replace_former(self)
@@ -259,7 +252,6 @@ class Broker(Described):
         self._stopping.set()
 
     def _patiently(self, step: Callable[[], object]) -> bool:
-        """Try *step* until the disk permits it; False if stopped before."""
         while not self._stopping.is_set():
             try:
                 step()
@@ -271,14 +263,12 @@ class Broker(Described):
         return False
 
     def _supervise(self) -> None:
-        """Keep the query running until the broker stops, then close."""
         try:
             self._stream.supervise()
         finally:
             self.close()
 
     def _take_over(self) -> None:
-        """Load what is committed, and write what a crash left unwritten."""
         index = DelayIndex(self.layout, is_attended=True)
         rounds = Rounds(
             load_bundle(self.layout, index),

@@ -13,7 +13,7 @@ from pulsar_spark.broker.round.isolation import isolated, of_cursor
 
 
 def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome], limit: int) -> RoundRows:
-    """Store the plan's *outcomes* in the bundle; returns the rows to commit, except the round's own. *limit* is the
+    """Take the plan's *outcomes* into the bundle; returns the rows to commit, except the round's own. *limit* is the
     broker's limit of unacknowledged messages, 0 for none."""
     rows = RoundRows(draft.facts, draft.number)
     for cursor, found in work.fruitless:
@@ -58,7 +58,6 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -
 
 
 def _absorb_cursor(changes: CursorDraft, work: CodedWork, outcome: Outcome, rows: RoundRows) -> None:
-    """Store the result of a cursor whose entries are kept as a map."""
     cursor, before = changes.cursor, changes.cursor.mark_delete
     rows.facts += dead_letter_rows(cursor, work.dead(outcome.ranges))
     rows.delivered += outcome.delivered
@@ -77,13 +76,13 @@ def _absorb_cursor(changes: CursorDraft, work: CodedWork, outcome: Outcome, rows
 
 def _store(changes: CursorDraft, outcome: Outcome) -> None:
     cursor = changes.cursor
-    for said in outcome.consumers:
-        consumer = cursor.consumers[said.consumer_id]
-        if said.delivered or said.is_blocked != consumer.is_blocked:
-            changes.changed_consumers.add(said.consumer_id)
-        consumer.permits, consumer.is_blocked = said.permits, said.is_blocked
-        consumer.msg_out_counter += said.delivered
-        consumer.msg_redeliver_counter += said.redelivered
+    for counted in outcome.consumers:
+        consumer = cursor.consumers[counted.consumer_id]
+        if counted.delivered or counted.is_blocked != consumer.is_blocked:
+            changes.changed_consumers.add(counted.consumer_id)
+        consumer.permits, consumer.is_blocked = counted.permits, counted.is_blocked
+        consumer.msg_out_counter += counted.delivered
+        consumer.msg_redeliver_counter += counted.redelivered
     cursor.msg_out_counter += outcome.delivered
     cursor.msg_redeliver_counter += outcome.redelivered
     if cursor.consumers:

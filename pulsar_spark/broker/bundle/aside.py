@@ -8,11 +8,9 @@ class Aside(dict[str, SetAside]):
     """An entry of an earlier topic with the same name does not count."""
 
     def topic(self, topic: str, topic_id: str) -> SetAside | None:
-        """The entry of a topic that is set aside."""
         return self._find(SetAside(TOPIC, "", "", topic=topic, topic_id=topic_id)) if self else None
 
     def cursor(self, cursor: Cursor) -> SetAside | None:
-        """The entry of a subscription that is set aside."""
         return self._find(SetAside(SUBSCRIPTION, "", "", topic=cursor.topic, **cursor.key._asdict())) if self else None
 
     def has(self, cursor: Cursor) -> bool:

@@ -1,5 +1,4 @@
-"""A bundle in memory, after the latest round. It follows from committed tables (see load_bundle), so losing it costs
-only a reload."""
+"""A bundle in memory, after the latest round. It follows from committed tables (see load_bundle)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -88,7 +87,6 @@ class Bundle(Topics):
         return policy_number(name, self.policy_text(topic, name))
 
     def policy_text(self, topic: str, name: str) -> str:
-        """A policy as text, found like :meth:`policy`."""
         return policy_text(self.policies, topic, name)
 
     def cursors_of(self, topic_id: str) -> list[Cursor]:
@@ -100,13 +98,11 @@ class Bundle(Topics):
         return run.batch_size if run else 1
 
     def attach_chunks(self, cursor: Cursor) -> None:
-        """Give the cursor its chunked messages, if its partition has any."""
         state, partition = self.topics[cursor.topic], cursor.key.partition
         if cursor.chunked is None and state.ledgers(partition).last_chunk_position >= 0:
             cursor.chunked = Chunked(cursor, state.chunks(partition))
 
     def forget_chunks(self, topics: Iterable[str]) -> None:
-        """Forget chunks of these topics that no cursor needs."""
         for state in (self.topics[name] for name in topics if name in self.topics):
             for partition, groups in state.chunk_groups.items():
                 if not groups.is_large:
@@ -116,7 +112,6 @@ class Bundle(Topics):
                 groups.forget_before(needed)
 
     def forget_runs(self) -> None:
-        """Forget the runs of entries that all cursors have passed."""
         for state in self.topics.values():
             firsts = dict.fromkeys(state.partitions, MAX_LONG)
             for cursor in self.cursors_of(state.topic.topic_id):
@@ -128,7 +123,6 @@ class Bundle(Topics):
                 state.drop_before(partition, firsts[partition])
 
     def stored_runs(self, topic_id: str, partition: int) -> Callable[[int], pa.Table]:
-        """Reads the runs of a topic partition below a position."""
         return partial(stored_runs, self.layout.broker_table(LEDGERS.name), topic_id, partition)
 
     # Delayed entries
@@ -149,20 +143,17 @@ class Bundle(Topics):
             self.dues_dropped[place] = max(watermark, self.dues_dropped.get(place, watermark))
 
     def index_new(self, states: Iterable[TopicState]) -> None:
-        """Add newly numbered entries of these topics to the delay index."""
         for state in states:
             for partition, runs in groupby(state.newly_delayed, key=itemgetter(0)):
                 self.delay_index.add(state, partition, [run for _, run in runs])
             state.newly_delayed = []
 
     def drop_dues(self) -> None:
-        """Drop due entries that no cursor needs from the delay index; call it after the commit of the round that noted
-        them."""
+        """Drop due entries that no cursor needs from the delay index, after the commit of the round that noted them."""
         for place, until in self.dues_dropped.items():
             self.delay_index.drop(*place, until)
 
     def forget_delayed(self, topic_id: str) -> None:
-        """Forget the delayed entries of a deleted topic."""
         self.delay_index.forget(topic_id)
         self.dues_dropped = {place: until for place, until in self.dues_dropped.items() if place[0] != topic_id}
 

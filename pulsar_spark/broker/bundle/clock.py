@@ -1,10 +1,7 @@
-"""A bundle's two clocks: the machine's, and the broker's own, which only goes forward, at the rate of real time.
+"""A bundle's two clocks: the machine's for instants that users give, and the broker's own for durations.
 
-Durations use the own clock, and instants given by users the machine's. Each round's row stores both.
-
-- The own clock follows a steady system clock; without one, and while no broker ran, the machine's, but never back.
-- A machine's clock ahead of the steady one is believed after :data:`CONFIRM_SECONDS`, so one wrong reading neither
-  delivers early nor expires anything. A clock set back is believed at once.
+The own clock follows a steady system clock and never goes back. Without a steady clock it follows the machine's. A
+machine's clock ahead of the steady one is believed after :data:`CONFIRM_SECONDS`, one set back at once.
 """
 
 import time

@@ -1,5 +1,5 @@
-"""A broker's log for operators: a line a minute, unless nothing happened, and one for each refusal. Equal refusals get
-one line a minute, and the next counts the rest."""
+"""A broker's log for operators: a line a minute, unless nothing happened, and a line for each refusal, equal ones once
+a minute."""
 
 import logging
 import time

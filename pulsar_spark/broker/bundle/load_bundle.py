@@ -1,5 +1,4 @@
-"""Loads a bundle when a broker starts, from the latest rows of ``cursor_ledger`` (see facts) and the rows of
-``ledgers``."""
+"""Load a bundle when a broker starts, from the latest rows of ``cursor_ledger`` and the rows of ``ledgers``."""
 
 import logging
 from collections.abc import Callable
@@ -46,8 +45,8 @@ log = logging.getLogger(__name__)
 def load_bundle(
     layout: Layout, delay_index: DelayIndex | None = None, part_of: Callable[[BundleRange], BundleRange] = lambda it: it
 ) -> Bundle:
-    """The bundle after its latest round, with ledgers numbered since. It reuses *delay_index*, if given; *part_of* may
-    reduce the range of topics that it serves."""
+    """The bundle after its latest round, with ledgers numbered since. *part_of* may reduce the range of topics that it
+    serves."""
     latest = read_latest(layout)
     served = part_of(served_by(latest))
     bundle = Bundle(layout, delay_index, served)
@@ -107,7 +106,6 @@ def _leave_out_others(latest: LatestRows, served: BundleRange) -> None:
 
 
 def _first_needed(latest: LatestRows) -> Callable[[str, int], int]:
-    """The first position of a topic partition that a cursor has not passed; the largest without cursors."""
     firsts: dict[tuple[str, int], int] = {}
     for key, row in latest.cursors.items():
         first = row["mark_delete_position"] + 1
@@ -117,7 +115,7 @@ def _first_needed(latest: LatestRows) -> Callable[[str, int], int]:
 
 
 def _take_over_runs(bundle: Bundle, state: TopicState, partition: int, needed: NeededRuns) -> None:
-    """Take over the runs that are numbered already. A gap between their positions stops the topic."""
+    """Take over runs that are numbered already. A gap between their positions stops the topic."""
     place = state.topic.topic_id, partition
     state.partitions[partition] = ledgers = PartitionLedgers(needed.past[place], bundle.stored_runs(*place))
     try:

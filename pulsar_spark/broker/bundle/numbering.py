@@ -1,7 +1,6 @@
-"""Numbers what was published to a topic, commit by commit, and logs what else happened to its table.
+"""Number what was published to a topic, commit by commit.
 
-Rows that are not a publish are skipped. After commits that remove or rewrite rows, readers look where these are now. A
-commit that cannot be read, or needs an unknown feature, stops only that topic, from there on, until it is mended
+Rows that are not a publish are skipped. A commit that cannot be read stops only its topic, until it is mended
 (``pulsar-spark topics mend``).
 """
 
@@ -21,7 +20,7 @@ log = logging.getLogger(__name__)
 
 def number_topic(state: TopicState, delayed_after: Callable[[int], int]) -> list[dict]:
     """Number the commits after ``state.version``; returns rows of ``ledgers``, and sets ``state.error`` to what stopped
-    it, or None. *delayed_after* returns after which instant a partition's new entries wait."""
+    it."""
     rows, before, state.error, state.stopped_at = [], state.error, None, None
     state.publish_ids.settle()
     try:

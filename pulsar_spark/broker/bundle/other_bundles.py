@@ -1,5 +1,4 @@
-"""Requests to the brokers of other bundles, appended to their tables. A letter's topic may be in any bundle, whose
-broker creates the initial subscription."""
+"""Requests to the brokers of other bundles, appended to their tables."""
 
 import time
 from collections.abc import Sequence

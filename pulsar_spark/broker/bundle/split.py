@@ -1,16 +1,14 @@
 """Split a bundle: topics with higher hashes become a bundle of their own.
 
-The serving broker ends its round and hands the bundle over. The new bundle is a clone of the tables, whose files never
-change, so deliveries and round numbers are kept. Writes in order, and what a crash after each leaves:
+The new bundle is a clone of the tables, so deliveries and round numbers are kept. Writes in order, and what a crash
+after each leaves:
 
 1. A round of the whole, which fences its broker: nothing else.
-2. The clone, its first round, and requests that close its consumers: an unknown folder, which the next split removes.
-3. The round of the lower part, which **decides**, unless another was committed since 1. It records the removed
-   consumers.
-4. The root's file of bundles, which shows the upper part. A start of the lower part, or the same split again, writes
-   it.
+2. The clone, its first round, and requests that close its consumers: a folder that the next split removes.
+3. The round of the lower part, which **decides**, unless another was committed since 1.
+4. The root's file of bundles. A start of the lower part, or the same split again, writes it.
 
-Consumers of the upper part subscribe again; what they had not acknowledged comes again, uncounted.
+Consumers of the upper part subscribe again, and get again, uncounted, what they had not acknowledged.
 """
 
 import threading
@@ -53,8 +51,7 @@ def split_bundle(
 ) -> tuple[BundleRange, BundleRange]:
     """Split the bundle of *layout* at hash *at*, or in the middle; returns both slices.
 
-    :class:`NotAllowedError` if a broker does not hand it over, or an interrupted split was another;
-    :class:`InvalidConfiguration` for a hash outside.
+    :class:`NotAllowedError` if a broker does not hand it over, or an unfinished split was another.
     """
     bundles_of(layout).range_of(layout.bundle).split(at)  # refuse before the broker is disturbed
     stopping = threading.Event()
@@ -74,8 +71,7 @@ def split_bundle(
 
 
 def _have_it_given(layout: Layout, lease: BundleLease, holder: Holder) -> None:
-    """Ask the serving broker for the bundle, and wait for its round. :class:`NotAllowedError` if it does not hand it
-    over."""
+    """Ask the serving broker for the bundle, and wait for its round; :class:`NotAllowedError` if it refuses."""
     until = time.monotonic() + HAND_OVER_SECONDS
     if not lease.request():
         if (other := lease.holder()) is not None:
@@ -148,10 +144,8 @@ def _clone(layout: Layout, other: Layout) -> None:
 
 
 def _pass_over(bundle: Bundle) -> list[Request]:
-    """Leave unanswered requests to the lower part, which refuses those about the upper part, so clients repeat them.
-
-    Returns those the upper part needs too: without a topic, or not repeated by clients and safe to repeat.
-    """
+    """Leave unanswered requests to the lower part; returns those that the upper part needs too: without a topic, or
+    safe to repeat and not repeated by clients."""
     batch = read_request_batch(bundle.layout.broker_table(REQUESTS.name), after=bundle.requests_version)
     bundle.requests_version = bundle.requests_committed = batch.version
 

@@ -1,9 +1,5 @@
-"""Which topics' logs a look reads: announced ones (see storage.topics.announcements), ones known to have moved, and
-some in turn.
-
-A look costs the same for any number of topics (design 9, 11). Unannounced publishes are found in turn: at once with up
-to :data:`IN_TURN` topics, in seconds with ten thousand.
-"""
+"""Choose the topics whose logs a look reads: announced ones, those known to have moved, and :data:`IN_TURN` others in
+turn. So a look costs the same for any number of topics."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -33,7 +29,6 @@ class TopicNews:
         self._owed = 0.0
 
     def add(self, name: str) -> None:
-        """Add a new topic, whose log the next look reads."""
         self._by_announcement[announcement_of(self._topics[name].topic.path)] = name
         self.enqueue([name])
 

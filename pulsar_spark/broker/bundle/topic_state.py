@@ -20,11 +20,8 @@ from pulsar_spark.storage.topics.topics import Topic
 
 @dataclass
 class TopicState:
-    """A topic and how far it is numbered.
-
-    ``life`` tells its table from another in its place; ``trimmed`` has first positions of trimmed partitions; ``error``
-    and ``stopped_at`` say why and where numbering stopped; ``checked_at`` is the last maintenance.
-    """
+    """A topic and how far it is numbered. ``life`` tells its table from another in its place, ``trimmed`` has first
+    positions of trimmed partitions, ``error`` and ``stopped_at`` say why and where numbering stopped."""
 
     topic: Topic
     log: TableLog
@@ -55,7 +52,6 @@ class TopicState:
         return found
 
     def deliver_times(self, partition: int) -> EntryColumn:
-        """A partition's deliver times (storage.delay_index.delayed.deliver_times)."""
         found = self.entry_times.get(partition)
         if found is None:
             read = partial(deliver_times, self.topic.path)
@@ -63,7 +59,6 @@ class TopicState:
         return found
 
     def drop_before(self, partition: int, position: int) -> None:
-        """Drop cached columns of entries before *position*."""
         for columns in (self.entry_hashes, self.entry_times):
             if partition in columns:
                 columns[partition].drop_before(position)

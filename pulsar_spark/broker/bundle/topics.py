@@ -1,5 +1,4 @@
-"""The topics of a bundle, found on disk and numbered. Folders that are not topics are passed over; a topic that cannot
-be read is stopped by itself (see numbering)."""
+"""The topics of a bundle, found on disk and numbered. A topic that cannot be read is stopped by itself."""
 
 import contextlib
 import logging
@@ -60,7 +59,6 @@ class Topics:
         return next((state for state in self.topics.values() if state.topic.topic_id == topic_id), None)
 
     def why_passed_over(self, name: str) -> str | None:
-        """Why a topic's folder is not served, if so."""
         return self._passed_over.get(name)
 
     def stop_unreadable(self, state: TopicState) -> None:
@@ -70,8 +68,7 @@ class Topics:
         self._unreadable.add(str(state.topic.name))
 
     def scan(self) -> list[TopicState]:
-        """Find new and deleted topics; returns the deleted ones. An unchanged folder costs one stat, a changed one a
-        stat per topic."""
+        """Find new and deleted topics; returns the deleted ones. An unchanged folder costs one stat."""
         check_there(self.layout.root)
         self._unreadable &= self.topics.keys()
         gone = [self._drop(name) for name in sorted(self._unreadable) if self._is_other_life(self.topics[name])]
@@ -95,11 +92,8 @@ class Topics:
     def number_new(
         self, names: Iterable[str | None] = (), delayed_after: Callable[[str, int], int] = lambda topic_id, partition: 0
     ) -> tuple[list[TopicState], list[dict]]:
-        """Number new publishes; returns topics that moved, and rows of ``ledgers``.
-
-        The logs of *names* are always read, since a client may publish before its request; unknown names are looked up
-        on disk. *delayed_after* returns after which instant new entries of a topic id and partition wait.
-        """
+        """Number new publishes; returns topics that moved, and rows of ``ledgers``. The logs of *names* are always
+        read. *delayed_after* returns after which instant new entries of a topic id and partition wait."""
         moved, rows, named = [], [], dict.fromkeys(name for name in names if name)
         self._news.enqueue(named)
         for name in [name for name in named if name not in self.topics]:
@@ -132,7 +126,7 @@ class Topics:
         return bool(self._folders.changed()) or (bool(self._unreadable) and time.monotonic() >= self._read_again_at)
 
     def _has_log(self, topic: TopicName) -> bool:
-        """Is there a log? Not in a folder without permission, so that others do not wait."""
+        """Is there a log? Not in a folder without permission."""
         try:
             return TableLog(self.layout.topic(topic)).exists()
         except PermissionError:
@@ -140,7 +134,6 @@ class Topics:
 
     @contextlib.contextmanager
     def _looking_at(self, name: str) -> Iterator[None]:
-        """Pass over what is not a topic or cannot be read; logs each cause once."""
         try:
             yield
             self._passed_over.pop(name, None)
@@ -154,8 +147,7 @@ class Topics:
                 log.warning("%s is not served: %s: %s", name, type(broken).__name__, broken)
 
     def _is_other_life(self, state: TopicState) -> bool:
-        """Was the topic deleted or created again? Usually a stat answers. An unreadable topic is stopped, so its
-        subscriptions stay."""
+        """Was the topic deleted or created again? Usually a stat answers. An unreadable topic is stopped."""
         name = str(state.topic.name)
         try:
             life = state.log.life()

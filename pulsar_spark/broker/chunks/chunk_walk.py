@@ -1,9 +1,7 @@
-"""Chunked messages that exceed a consumer's limits, or are acknowledged incomplete. Theory: chunked; rule:
-protocol.chunks.chunk_limits.
+"""Chunked messages that exceed a consumer's limits, or are acknowledged incomplete (protocol.chunks.chunk_limits).
 
-Limits apply as a read passes, by position, so a message not yet on its way is never lost. Whatever is read again is
-checked again. A consumer that asks for redelivery of everything gets kept-back messages too. A complete message that
-waits for its deliver time does not count.
+Limits apply as a read passes, by position, and again to whatever is read again. A consumer that asks for redelivery of
+everything gets kept-back messages too.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,8 +24,8 @@ from pulsar_spark.storage.chunks.chunk_groups import STILL_OPEN
 
 
 def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
-    """Handle newly numbered, deleted or rewritten chunks: completed messages are acknowledged if released, or pending
-    at the consumer they were kept back from."""
+    """Handle new, deleted or rewritten chunks: completed messages are acknowledged if released, or pending where they
+    were kept back."""
     for cursor in bundle.cursors.awake():
         chunked = cursor.chunked
         if chunked is not None and not bundle.set_aside.has(cursor) and chunked.has_news:
@@ -49,7 +47,6 @@ def _take_numbered(bundle: Bundle, draft: RoundDraft, cursor: Cursor, chunked: C
 
 
 def expire_incomplete(bundle: Bundle, draft: RoundDraft) -> None:
-    """Release messages that were not complete in time."""
     for cursor in bundle.cursors.awake():
         chunked = cursor.chunked
         if chunked is None or not cursor.consumers or bundle.set_aside.has(cursor):
@@ -107,8 +104,8 @@ def go_by_deliver_time(bundle: Bundle, cursor: Cursor, positions: np.ndarray, wa
 
 
 class ChunkWalk:
-    """One cursor's read in one round, with regard to chunks; *are_settled* says which entries are acknowledged, or
-    pending and not to come back in this round."""
+    """One cursor's read in one round, with regard to chunks; *are_settled* says which entries do not go out in this
+    round."""
 
     def __init__(
         self, bundle: Bundle, changes: CursorDraft, chunked: Chunked, are_settled: Callable[[np.ndarray], np.ndarray]
@@ -123,7 +120,6 @@ class ChunkWalk:
         return ends[self._are_complete(firsts, ends)]
 
     def pass_by(self, last: int) -> None:
-        """Apply evictions of a read that ends at *last*."""
         found, chunked, changes = self._evictions(last), self._chunked, self._changes
         if found and self._limiter is not None:
             firsts, ends = _columns(found)

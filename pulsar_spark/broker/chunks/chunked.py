@@ -1,12 +1,10 @@
-"""What a cursor keeps of chunked messages.
+"""What a cursor keeps of chunked messages. Rules: semantics 1.10-1.16 with 0.10, 0.25.
 
-The entry of a message's last chunk, its *unit*, stands for all chunks in the plan. Earlier chunks, and those of
-incomplete messages, are *parts*, which a read passes over. A part is acknowledged with its message, so mark-delete
-stays before the first chunk of a message that is incomplete or unacknowledged.
+The entry of a message's last chunk, its *unit*, stands for all chunks in the plan. All other chunks are *parts*, which
+a read passes over. A part is acknowledged with its message.
 
 An incomplete message is **released** (acknowledged whatever follows) if it expired or there were too many. It is **kept
-back** from a consumer whose limits it exceeds (see chunk_walk), and pending there once complete. Rules: semantics
-1.10-1.16 with 0.10, 0.25.
+back** from a consumer whose limits it exceeds, and pending there once complete.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +23,7 @@ from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 
 
 class ChunkedCursor(Protocol):
-    """What is asked of the cursor."""
+    """What chunked messages need of the cursor."""
 
     consumers: dict[str, Consumer]
     entries: EntryMap
@@ -38,11 +36,9 @@ class ChunkedCursor(Protocol):
 
 
 class Chunked:
-    """The chunked messages of one cursor.
-
-    ``released`` and, by consumer, ``kept_back`` are stretches of first positions, in which no other incomplete message
-    begins. Messages completed before ``seen`` have their state; before ``walked``, limits were applied.
-    """
+    """The chunked messages of one cursor. ``released`` and, by consumer, ``kept_back`` are stretches of first
+    positions, in which no other incomplete message begins. Up to ``seen``, completed messages are handled; up to
+    ``walked``, limits are applied."""
 
     def __init__(self, cursor: ChunkedCursor, groups: ChunkGroups):
         self.cursor, self.groups, self.seen = cursor, groups, 0
@@ -101,7 +97,6 @@ class Chunked:
         self.walked = target
 
     def next_expiry(self) -> int | None:
-        """When the next incomplete message expires."""
         expire_ms = self.limits.expire_ms
         if not expire_ms:
             return None
@@ -120,7 +115,6 @@ class Chunked:
         return inside(firsts, self.released) if self.released else np.zeros(len(firsts), bool)
 
     def release(self, firsts: np.ndarray) -> None:
-        """Release incomplete messages that begin at *firsts*."""
         opened = self.groups.open().firsts
         self.released = _stretches(opened, self.are_released(opened) | np.isin(opened, firsts))
 
@@ -142,7 +136,6 @@ class Chunked:
     # After a round
 
     def settle(self) -> None:
-        """Let the parts be acknowledged that no message needs any more."""
         if self.released or self.kept_back:
             self._prune()
         self.walked = max(self.walked, self.cursor.mark_delete + 1)
@@ -175,7 +168,6 @@ class Chunked:
     # For deliveries
 
     def packed_between(self, first: int, last: int) -> bytes | None:
-        """Packed first and last positions of messages that end at *first*..*last*; None without any."""
         return packed_pairs(*self.groups.units(first, last))
 
     def packed_at(self, positions: np.ndarray) -> bytes | None:

@@ -1,7 +1,5 @@
-"""Commits a round: rows of ``ledgers`` first, then one commit of ``cursor_ledger``.
-
-Each append names the version that it makes, so a replaced broker stops (:class:`BrokerFenced`).
-"""
+"""Commit a round: rows of ``ledgers`` first, then one commit of ``cursor_ledger``. Each append names its version, so a
+replaced broker stops."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -71,7 +69,6 @@ def round_table(
 
 
 def commit_ledgers(tables: RoundTables, bundle: Bundle, rows: pa.Table) -> None:
-    """Commit new rows of ``ledgers``, if any."""
     if rows.num_rows:
         topic_ids = pc.unique(rows["topic_id"]).to_pylist()
         bundle.ledgers_version = tables.ledgers.append_fenced(rows, bundle.ledgers_version, topic_ids)

@@ -1,8 +1,5 @@
-"""The rows of a round: one function per kind of row of ``cursor_ledger``.
-
-Missing columns are null, and round_rows adds ``round``. table_specs.CURSOR_LEDGER defines the columns;
-storage.cursor_ledger knows which row replaces which.
-"""
+"""The rows of a round: one function per kind of row of ``cursor_ledger``. Missing columns are null; round_rows adds
+``round``."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -53,8 +50,8 @@ def round_row(
 
 
 def topic_rows(state: "TopicState", dues_dropped: Mapping[tuple[str, int], int]) -> list[dict]:
-    """One row per partition of a topic: how far it is numbered and trimmed, and by *dues_dropped* until when due
-    entries are no longer in the delay index."""
+    """One row per partition of a topic: how far it is numbered and trimmed, and until when *dues_dropped* says due
+    entries left the delay index."""
     return [
         dict(
             kind="topic",
@@ -105,8 +102,7 @@ def removed_cursor_row(cursor: Cursor) -> dict:
 
 
 def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None, with_ranges: bool) -> dict:
-    """One row per connected consumer. *lease_time* is by the machine's clock. *with_ranges* adds its hash ranges; else
-    those of its previous row stay."""
+    """One row per connected consumer. *with_ranges* adds its hash ranges; else those of its previous row stay."""
     return dict(
         _of(cursor, "consumer"),
         consumer_id=consumer.consumer_id,
@@ -175,7 +171,7 @@ def put_off_letter_row(
     batch_size: int,
     ack_set: list[int] | None,
 ) -> dict:
-    """One row per message put off, for its retry letter, or its dead letter after too many attempts."""
+    """One row per message put off, for its retry letter or dead letter."""
     return dict(
         _of(cursor, "letter"),
         status=DEAD_LETTER if reconsume_later.is_dead else RETRY_LETTER,
@@ -191,8 +187,7 @@ def put_off_letter_row(
 
 
 def waiting_letter_row(key: WaitingKey, of_letter: dict, **columns: object) -> dict:
-    """One row per letter row, or part, that waits: its columns *of_letter*, and *columns* with what waits, why and
-    until when."""
+    """One row per letter row, or part, that waits, with the columns *of_letter*, and *columns* about the waiting."""
     return dict(of_letter, kind="waiting_letter", delivery_round=key.round, join_order=key.number, **columns)
 
 
@@ -227,7 +222,7 @@ def set_aside_row(entry: SetAside, *, is_removed: bool | None = None) -> dict:
 
 
 def waiting_request_row(version: int, row: int, *, is_removed: bool | None = None) -> dict:
-    """One row per request that waits for the delay index."""
+    """One row per request that waits for a later round."""
     return dict(kind="waiting_request", requests_version=version, first=row, is_removed=is_removed)
 
 

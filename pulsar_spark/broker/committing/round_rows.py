@@ -21,11 +21,8 @@ _BLOCK_ROWS = 65_536
 
 
 class EntryRows(NamedTuple):
-    """Ranges of a cursor, one row each.
-
-    By first place, ``positions`` has the entries that ranges mean, if not all between
-    their ends, and ``chunks`` the packed chunked messages in deliveries.
-    """
+    """Ranges of a cursor, one row each. By first place, ``positions`` has the entries of ranges that mean not all
+    between their ends, and ``chunks`` packed chunked messages."""
 
     key: CursorKey
     topic: str
@@ -45,35 +42,33 @@ class RoundRows:
         self.delivered = 0
         """Messages given out."""
 
-    def add_entries(self, cursor: Cursor, said: StateRows) -> None:
-        """Add rows that replace what was said of their entries."""
-        if said.ranges:
-            chunks = None if cursor.chunked is None else self._chunks_in(cursor.chunked, said)
-            self.entries.append(EntryRows(cursor.key, cursor.topic, said.ranges, said.positions, chunks))
+    def add_entries(self, cursor: Cursor, states: StateRows) -> None:
+        """Add rows that replace earlier states of their entries."""
+        if states.ranges:
+            chunks = None if cursor.chunked is None else self._chunks_in(cursor.chunked, states)
+            self.entries.append(EntryRows(cursor.key, cursor.topic, states.ranges, states.positions, chunks))
 
-    def _chunks_in(self, chunked: Chunked, said: StateRows) -> dict[int, bytes | None]:
+    def _chunks_in(self, chunked: Chunked, states: StateRows) -> dict[int, bytes | None]:
         """The packed chunked messages in ranges delivered in this round, by first position."""
         return {
-            range_.first: chunked.packed_at(said.positions[range_.first])
-            if range_.first in said.positions
+            range_.first: chunked.packed_at(states.positions[range_.first])
+            if range_.first in states.positions
             else chunked.packed_between(range_.first, range_.last)
-            for range_ in said.ranges
+            for range_ in states.ranges
             if self._is_delivered(range_)
         }
 
     def add_map(self, cursor: Cursor) -> None:
-        """Add all that is known of the entries of a cursor."""
         entries = cursor.entries
         join_acknowledged(entries)
         self.add_entries(cursor, state_rows(entries.everything(), entries.codes, entries.mark_delete))
 
-    def _is_delivered(self, held: Range) -> bool:
-        return held.status == PENDING and held.delivery_round == self.number
+    def _is_delivered(self, range_: Range) -> bool:
+        return range_.status == PENDING and range_.delivery_round == self.number
 
 
 def rows_of_round(round_number: int, facts: list[dict], entries: Iterable[EntryRows]) -> pa.Table:
-    """The Arrow rows of a round: *facts*, then a row per range of *entries*. Facts of large kinds come last,
-    so they are not searched for missing columns."""
+    """The Arrow rows of a round: *facts*, large kinds last, then a row per range of *entries*."""
     many: dict[str, list[dict]] = {"": [], "consumer": [], "letter": []}
     for fact in facts:
         many.get(fact["kind"], many[""]).append(fact)
@@ -126,7 +121,6 @@ class _Chosen(NamedTuple):
 def _with_places(
     round_number: int, entries: list[EntryRows], columns: Mapping[str, "np.ndarray | list | pa.ListArray | _Chosen"]
 ) -> pa.Table:
-    """A row per range, with *columns*."""
     runs, of_runs = [], []
     for (topic, key), alike in groupby(entries, attrgetter("topic", "key")):
         runs.append((topic, *key))

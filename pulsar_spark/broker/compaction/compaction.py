@@ -1,9 +1,7 @@
-"""Compacts a topic: makes its compacted view from the previous view and what was published after its horizon (see
-storage.compaction.compacted, protocol.policies.compaction).
+"""Compact a topic: make its compacted view from the previous one and what was published after its horizon.
 
-The calling process does it, without a JVM up to :data:`SMALL_MESSAGES` and :data:`SMALL_BYTES` (compaction_small), else
-with Spark (compaction_job). No cursor moves, so no broker need run. A topic has one compaction at a time; a crash
-before the commit leaves the previous view.
+The calling process does it, without a JVM up to :data:`SMALL_MESSAGES` and :data:`SMALL_BYTES`. No broker need run. A
+crash before the commit leaves the previous view.
 """
 
 import time
@@ -22,7 +20,7 @@ from pulsar_spark.storage.topics.topics import Topic
 
 def compact(layout: Layout, topic: Topic, partitions: Collection[int], by_spark: Write | None = None) -> bool:
     """Compact these partitions, with *by_spark* if the topic is large; False without new messages.
-    :class:`NotAllowedError` while another compaction runs, or if it needs Spark and has none."""
+    :class:`NotAllowedError` while another compaction runs, or without Spark if it is needed."""
     with compacting(topic):
         started = time.monotonic()
         compaction = plan_compaction(layout, topic, partitions)

@@ -1,8 +1,5 @@
-"""Compaction by a Spark job, for large topics and chunked messages.
-
-The places of survivors are persisted, since their number, the borders of files and the rows need them. Files are
-written beside the view and moved into it; one commit names them (see storage.compaction.compacted).
-"""
+"""Compaction by a Spark job, for large topics and chunked messages. Files are written beside the view and moved into
+it; one commit names them."""
 
 import uuid
 from collections.abc import Mapping

@@ -17,7 +17,7 @@ SMALL_MESSAGES, SMALL_BYTES = 100_000, 64 * 1024 * 1024
 
 class Compaction(NamedTuple):
     """What to compact of *topic*: messages after the horizons of *view*, up to table version *until*, and the view's
-    own, for the partitions in *firsts*, which have new ones."""
+    own. *firsts* has the partitions with new ones."""
 
     topic: Topic
     view: CompactedView
@@ -39,13 +39,11 @@ class Compaction(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes of their files."""
         files = {run.path: run.bytes for _, run in self.new_runs()}
         return sum(files.values()) + self.view.size(self.firsts)
 
     @property
     def is_small(self) -> bool:
-        """Can it run without Spark?"""
         return self.messages <= SMALL_MESSAGES and self.size <= SMALL_BYTES
 
 

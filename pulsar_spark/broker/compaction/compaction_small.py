@@ -16,7 +16,6 @@ from pulsar_spark.table_specs import CHUNK_COLUMNS, COMPACTED
 
 
 def write_small(compaction: Compaction) -> Written:
-    """Write the surviving messages, without Spark."""
     rows = pa.concat_tables([COMPACTED.schema.empty_table(), *_rows(compaction)])
     judged: dict[int, list[Keyed]] = {}
     at: dict[tuple[int, int, int], int] = {}
@@ -57,8 +56,6 @@ def _rows(compaction: Compaction) -> Iterator[pa.Table]:
 
 
 class _Chunked:
-    """A partition's chunked messages that are complete after a position."""
-
     def __init__(self, compaction: Compaction, partition: int, first: int, entries: EntryReader):
         ledgers = compaction.ledgers[partition]
         self._messages = ChunkedMessages(compaction.topic.path, entries, ledgers.spans_of)

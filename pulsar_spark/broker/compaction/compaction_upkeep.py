@@ -1,8 +1,5 @@
-"""A broker compacts topics above their ``compaction_threshold`` in the background, one at a time.
-
-Rule: PersistentTopic.checkCompaction, every minute (``brokerServiceCompactionMonitorIntervalInSeconds``). A failure is
-the topic's status; the next publish causes another try.
-"""
+"""A broker compacts topics above their ``compaction_threshold`` in the background, one at a time. Rule:
+PersistentTopic.checkCompaction. After a failure, the next publish causes another try."""
 
 import logging
 from collections.abc import Callable
@@ -24,8 +21,8 @@ log = logging.getLogger(__name__)
 
 
 class CompactionUpkeep:
-    """The background compaction of one broker. *by_spark* writes large views, and is None without a session; *cancel*
-    ends such a write."""
+    """The background compaction of one broker. *by_spark* writes large views, if there is a session; *cancel* ends such
+    a write."""
 
     def __init__(self, layout: Layout, by_spark: Write | None = None, cancel: Callable[[], None] = lambda: None):
         self._layout, self._by_spark, self._cancel = layout, by_spark, cancel
@@ -41,7 +38,6 @@ class CompactionUpkeep:
         self._background.start(self._run)
 
     def close(self) -> None:
-        """End after the step under way; a Spark job is cancelled."""
         self._background.close(self._cancel)
 
     def _run(self) -> None:
@@ -49,8 +45,7 @@ class CompactionUpkeep:
             self.look()
 
     def look(self) -> None:
-        """Compact the topics above their threshold. A failure ends only that topic's compaction. Any exception counts,
-        because Spark's have no common base."""
+        """Compact the topics above their threshold. A failure, of any type, ends only that topic's compaction."""
         try:
             self._find()
         except Exception as failed:  # see above
@@ -66,7 +61,6 @@ class CompactionUpkeep:
                     log.warning("topic %s was not compacted: %s: %.300s", name, type(failed).__name__, failed)
 
     def _find(self) -> None:
-        """Find topics with a threshold, if there were new rounds."""
         version = TableLog(self._layout.broker_table(CURSOR_LEDGER.name)).latest(self._found_at)
         if version == self._found_at:
             return

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Consumer:
-    """A connected consumer. ``permits`` counts messages it may still be sent."""
-
     consumer_id: str
     name: str
     client_id: str

@@ -1,8 +1,7 @@
-"""The cursors of a bundle, and which of them rest. Cursors at rest cost a round nothing.
+"""The cursors of a bundle, and which of them rest, so that they cost a round nothing.
 
-A cursor rests if it has no work before an instant by either clock, or before new entries if a consumer could take them.
-Requests, drafts, policies and a clock set back wake it; in doubt it is woken. A cursor that met delayed entries or
-chunks, or has recently joined consumers (3.2.3), never rests.
+A cursor rests until an instant by either clock, or new entries. Requests, policies and a clock set back wake it. One
+that met delayed entries or chunks, or has recently joined consumers (3.2.3), never rests.
 """
 
 import heapq
@@ -59,7 +58,6 @@ class Cursors(dict[CursorKey, Cursor]):
         return list(self._by_topic.get(topic_id, {}).values())
 
     def awake(self) -> list[Cursor]:
-        """The cursors to look at, in order."""
         return [self._awake[key] for key in sorted(self._awake, key=self._numbers.__getitem__)]
 
     def rest(self, cursor: Cursor, own: int | None, wall: int | None, *, waits_for_entries: bool) -> None:
@@ -83,7 +81,6 @@ class Cursors(dict[CursorKey, Cursor]):
         self.wake(list(self._at_rest))
 
     def wake_for_entries(self, topic_id: str) -> None:
-        """Wake cursors that wait for entries of the topic."""
         self.wake(self._waiting.pop(topic_id, ()))
 
     def wake_due(self, now: Instant) -> None:

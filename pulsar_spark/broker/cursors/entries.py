@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 class CursorEntries:
-    """The entries of one cursor."""
-
     def __init__(self, mark_delete: int, read_position: int):
         self.mark_delete, self.read_position = mark_delete, read_position
         self.entries = EntryMap(mark_delete)
@@ -60,7 +58,6 @@ class CursorEntries:
         return self.chunked is not None and bool(self.chunked.groups.are_parts(np.array([position]))[0])
 
     def load_entries(self, entries: EntryMap) -> None:
-        """Take over a map of entries read from the table."""
         entries.rest(with_fresh=True)
         self.entries = entries
         self._count_unacked()
@@ -91,17 +88,14 @@ class CursorEntries:
         return max(self.read_position, self.entries.last_known + 1)
 
     def is_done(self, position: int) -> bool:
-        """Is the entry at *position* acknowledged?"""
         range_ = self.find(position)
         return position <= self.mark_delete or (range_ is not None and range_.status == ACKNOWLEDGED)
 
     def clear(self) -> None:
-        """Forget all entries."""
         self.changes += 1
         self.entries, self.dues, self.unacked = EntryMap(self.mark_delete), None, Counter()
 
     def returns_at(self) -> Iterator[int]:
-        """When pending entries come back."""
         return (state.due_time for _, state in self._counted_states(PENDING) if state.due_time is not None)
 
     def replays_at(self) -> Iterator[int]:

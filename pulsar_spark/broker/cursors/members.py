@@ -48,8 +48,6 @@ MOST_HOLDERS = 3
 
 
 class Members(RequestHandler):
-    """Requests about consumers."""
-
     def subscribe(self, request: Request) -> str:
         state, wanted = self.topic_of(request), _type_wanted(request)
         if state.error:
@@ -204,8 +202,8 @@ class Members(RequestHandler):
         self.delete(cursor)
 
     def unload(self, request: Request) -> None:
-        """Disconnect a topic partition's consumers, as Pulsar does. Clients subscribe again; unacknowledged entries
-        come again, uncounted (2.19)."""
+        """Disconnect a topic partition's consumers, as Pulsar does; unacknowledged entries come again, uncounted
+        (2.19)."""
         state = self.topic_of(request)
         for cursor in self.bundle.cursors_of(state.topic.topic_id):
             if cursor.key.partition == request.partition and not self.bundle.set_aside.has(cursor):
@@ -213,7 +211,6 @@ class Members(RequestHandler):
                     self._leave(cursor, consumer_id, "unloaded")
 
     def delete(self, cursor: Cursor) -> None:
-        """Delete a cursor and disconnect its consumers."""
         for consumer_id in list(cursor.consumers):
             self._leave(cursor, consumer_id, "unsubscribed")
         draft = self.draft.cursors.pop(cursor.key, None)
@@ -304,7 +301,7 @@ class Members(RequestHandler):
 
 
 def settle_cursors(bundle: Bundle, draft: RoundDraft) -> None:
-    """End the time of newcomers that have caught up, and the wait of entries that no index names or no policy wants."""
+    """End the time of newcomers that have caught up, and the wait of entries that no index knows or no policy wants."""
     bundle.cursors.wake(draft.cursors)
     for cursor in bundle.cursors.awake():
         if bundle.set_aside.has(cursor):

@@ -15,11 +15,8 @@ from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 
 
 class Cursor(CursorEntries):
-    """A subscription on one partition.
-
-    On Key_Shared with consumers, ``key_shared`` has the rules the first one fixed, ``selector`` the owners of hashes,
-    and ``recently_joined`` join positions, in order (semantics 2.32, classic only).
-    """
+    """A subscription on one partition. On Key_Shared with consumers, ``key_shared`` has the first one's rules,
+    ``selector`` the owners of hashes, and ``recently_joined`` join positions, in order (2.32, classic only)."""
 
     def __init__(
         self, key: CursorKey, topic: str, mark_delete: int, read_position: int, subscription_type: str | None = None
@@ -64,7 +61,7 @@ class Cursor(CursorEntries):
 
     @property
     def allows_out_of_order(self) -> bool:
-        """May entries of one key overtake each other? If a Key_Shared subscription's first consumer allowed it."""
+        """May entries of one key overtake each other? As the first consumer of Key_Shared wanted."""
         return self.key_shared is not None and self.key_shared.allows_out_of_order
 
     @property
@@ -99,11 +96,9 @@ class Cursor(CursorEntries):
 
     @property
     def has_unacked_limits(self) -> bool:
-        """Do limits of unacknowledged messages apply? On Shared and Key_Shared, without DataFrame consumers, whose
-        deliveries are larger."""
+        """Do limits of unacknowledged messages apply? On Shared and Key_Shared, without DataFrame consumers."""
         return not self.is_single_active and all(consumer.has_unacked_limits for consumer in self.consumers.values())
 
     @property
     def max_redeliver_count(self) -> int:
-        """How often an entry may come back; 0 without a dead letter policy."""
         return int(self.dead_letters.get("max_redeliver_count", 0))

@@ -1,8 +1,7 @@
-"""The broker's limit of unacknowledged messages, checked after each round.
+"""The broker's limit of unacknowledged messages, checked after each round (semantics 4.5).
 
-A policy row and cursors' rows keep what is blocked, because blocks begin and end at different counts. Subscriptions
-with a consumer without limits (DataFrame consumers) neither count nor are blocked. Rules: semantics 4.5 (see
-protocol.subscriptions.unacked_limit).
+Rows keep what is blocked, because blocks begin and end at different counts. Subscriptions with a DataFrame consumer
+neither count nor are blocked.
 """
 
 from pulsar_spark.broker.bundle.bundle import Bundle
@@ -13,7 +12,7 @@ from pulsar_spark.protocol.subscriptions.unacked_limit import BrokerLimit
 
 def hold_back(bundle: Bundle, messages: int) -> tuple[list[Cursor], list[dict]]:
     """Decide whether the broker is blocked, and which cursors; *messages* is the limit, 0 for none. Returns changed
-    cursors, and the broker's row if changed."""
+    cursors, and rows."""
     limit = BrokerLimit(messages)
     was_blocked = bundle.policies.get((BROKER, BROKER_BLOCKED)) == "true"
     unacked = sum(
@@ -24,12 +23,12 @@ def hold_back(bundle: Bundle, messages: int) -> tuple[list[Cursor], list[dict]]:
     if is_blocked != was_blocked:
         facts.append(bundle.set_policy(BROKER, BROKER_BLOCKED, "true" if is_blocked else "false"))
     for cursor in bundle.cursors.values() if is_blocked or was_blocked else []:
-        is_held = (
+        is_limited = (
             is_blocked
             and cursor.has_unacked_limits
             and limit.blocks_subscription(cursor.unacked.total(), cursor.is_blocked_by_broker)
         )
-        if is_held != cursor.is_blocked_by_broker:
-            cursor.is_blocked_by_broker = is_held
+        if is_limited != cursor.is_blocked_by_broker:
+            cursor.is_blocked_by_broker = is_limited
             changed.append(cursor)
     return changed, facts

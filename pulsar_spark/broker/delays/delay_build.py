@@ -1,8 +1,5 @@
-"""Writes a bucket of the delay index with a Spark job, for publishes too large for the driver.
-
-The job sorts the runs' rows and writes files of one topic partition each. Their footers have the statistics, so the
-driver reads no rows; it makes the commit (see storage.delay_index.delay_table).
-"""
+"""Write a bucket of the delay index with a Spark job, for publishes too large for the driver. The files' footers have
+the statistics, so the driver reads no rows."""
 
 from collections.abc import Mapping, Sequence
 
@@ -50,8 +47,6 @@ _LEAST_FILE_ENTRIES = 1 << 19
 
 
 class SparkBuild:
-    """Writes buckets for one index."""
-
     def __init__(self, spark: SparkSession, table: DelayTable, places: Places):
         self._jobs = SideJobs(spark, "delay-index", _SETTINGS)
         self.cancel = self._jobs.cancel
@@ -60,8 +55,6 @@ class SparkBuild:
     def __call__(
         self, topic: Topic, runs: dict[int, list[Run]], parts: Mapping[int, Sequence[tuple[int, int]]]
     ) -> NewBucket:
-        """A bucket with the delayed entries of *runs*, by partition, without *parts* of chunked messages, by
-        position."""
         with self._jobs.described(f"delay index of {topic.name}") as spark:
             return self._written(spark, topic, runs, parts)
 

@@ -1,4 +1,4 @@
-"""Commits of the delay index, which seal the head, and drop and merge buckets. For one thread at a time."""
+"""Commits of the delay index: seal the head, drop and merge buckets. For one thread at a time."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +20,6 @@ GRACE_SECONDS = 600.0
 
 
 class DelayCommits:
-    """The commits of one index."""
-
     def __init__(self, index: DelayIndex, max_num_buckets: int):
         self.index, self._most = index, max_num_buckets
         self._gone: list[tuple[float, AnyPath]] = []
@@ -58,7 +56,7 @@ class DelayCommits:
         is_sealing: bool = False,
     ) -> None:
         """Commit bucket *new*, which indexes the pending runs *done* by topic partition, and remove the buckets *gone*.
-        With *since*, only buckets from that number on count for these partitions."""
+        With *since*, only buckets from that number on count for these."""
         index = self.index
         with index.lock:
             index.unindexed, doomed = set(), set(index.doomed)
@@ -82,7 +80,6 @@ class DelayCommits:
         self.retire(retired)
 
     def drop(self) -> bool:
-        """Remove unneeded buckets; returns whether there were any."""
         index = self.index
         with index.lock:
             if not index.is_dropping or index.table.version < 0:
@@ -95,7 +92,6 @@ class DelayCommits:
         return bool(gone)
 
     def merge(self) -> bool:
-        """Merge some of too many buckets into one; returns whether it did."""
         index = self.index
         with index.lock:
             buckets, needed = index.buckets.buckets, self._needed()

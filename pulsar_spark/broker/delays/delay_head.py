@@ -1,5 +1,4 @@
-"""The head of the delay index: delayed entries of small publishes, in memory, not yet in a bucket. Sorted arrays of
-falling length keep additions cheap."""
+"""The head of the delay index: delayed entries of small publishes, in memory, in sorted arrays of falling length."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -37,7 +36,6 @@ class Head:
         return self.entries >= MOST_ENTRIES or self.runs >= MOST_RUNS or is_old
 
     def add(self, place: int, first: int, last: int, due: Due) -> None:
-        """Add the delayed entries of the run at positions *first*..*last*."""
         self.stretches.setdefault(place, []).append((first, last))
         self.runs += 1
         self._since = self._since or time.monotonic()
@@ -72,7 +70,6 @@ class Head:
         return sum(end - begin for begin, end in bounds)
 
     def drop(self, place: int, until: int) -> None:
-        """Drop entries due at or before *until*."""
         if place in self._sorted:
             self.entries -= self.count(place, LEAST, until)
             self._sorted[place] = [part.between(until, None) for part in self._sorted[place]]
@@ -89,7 +86,6 @@ class Head:
                 self._add(place, part)
 
     def everything(self, ranks: np.ndarray) -> Entries:
-        """All entries, in the order of a bucket."""
         return together(self._parts(), ranks)
 
     def _parts(self) -> Iterator[Entries]:

@@ -1,8 +1,7 @@
-"""The delay index of a bundle as its broker keeps it in memory. Theory: storage.delay_index.
+"""The delay index of a bundle, for its broker's rounds. Safe for threads.
 
-A numbered run is *pending* until its delayed entries are indexed: small runs at once, in memory (see delay_head),
-others in the background (see delay_upkeep). Until then, entries of the partition can be looked up only to the instant
-before the run's earliest possible deliver time. Safe for threads.
+A numbered run is *pending* until its delayed entries are indexed: small runs at once, others in the background. Until
+then, entries can be looked up only to the instant before the run's earliest possible deliver time.
 """
 
 import errno
@@ -62,11 +61,9 @@ class DelayIndex(IndexedEntries):
                 self.is_wanted.set()
 
     def forget(self, topic_id: str) -> None:
-        """Remove a deleted topic."""
         self._forget({topic_id})
 
     def retain(self, topic_ids: Collection[str]) -> None:
-        """Remove all topics but these."""
         self._forget({place.topic_id for place in self.places.known} - set(topic_ids))
 
     def _forget(self, topic_ids: set[str]) -> None:
@@ -108,8 +105,8 @@ class DelayIndex(IndexedEntries):
             return found
 
     def due(self, topic_id: str, partition: int, after: int, until: int) -> Due:
-        """Entries with *after* < deliver time <= *until*, by (deliver time, position). :class:`DelayIndexNotReady` if
-        some are not indexed."""
+        """Entries with *after* < deliver time <= *until*, in order. :class:`DelayIndexNotReady` if some are not
+        indexed."""
         with self.lock:
             place = self.places.find(topic_id, partition)
             parts = []
@@ -120,7 +117,7 @@ class DelayIndex(IndexedEntries):
         return in_order(parts)
 
     def count(self, topic_id: str, partition: int, after: int, until: int | None = None) -> int:
-        """The number of entries of :meth:`due`, with its error; without *until*, of all indexed ones after *after*."""
+        """The number of entries of :meth:`due`; without *until*, of all indexed ones after *after*."""
         with self.lock:
             place = self.places.find(topic_id, partition)
             if place is None:
@@ -138,7 +135,6 @@ class DelayIndex(IndexedEntries):
             return min((each.earliest - 1 for each in pending), default=EVER)
 
     def is_whole(self, topic_id: str, partition: int) -> bool:
-        """Does the index have all entries of a topic partition?"""
         return self.ready_until(topic_id, partition) == EVER
 
     def _without_lost(self, query: Callable[[], Found]) -> Found:

@@ -1,6 +1,5 @@
-"""Background work for a broker's delay index: index pending runs, rebuild on request, and commit (see delay_commits).
-One thread does it, so each commit follows from the table it knows. Spark indexes publishes of :data:`BULK` entries and
-more, if there is a session."""
+"""Background work for a broker's delay index: index pending runs, rebuild on request, commit. One thread does it.
+Spark, if there is a session, indexes publishes of :data:`BULK` entries and more."""
 
 import logging
 import threading
@@ -40,7 +39,7 @@ log = logging.getLogger(__name__)
 
 class Build(Protocol):
     """Writes a bucket with delayed entries of a topic's runs, by partition, without *parts* of chunked messages.
-    Another thread may cancel it with an error."""
+    Another thread may cancel it."""
 
     def __call__(
         self, topic: Topic, runs: dict[int, list[Run]], parts: Mapping[int, Sequence[tuple[int, int]]]
@@ -64,7 +63,6 @@ class DelayUpkeep(DelayCommits):
         self._background.start(self._run)
 
     def close(self) -> None:
-        """End after the step under way; a Spark job is cancelled."""
         self._background.stopping.set()
         self.index.is_wanted.set()
         self._background.close(self._build.cancel if self._build else lambda: None)
@@ -128,7 +126,6 @@ class DelayUpkeep(DelayCommits):
         return [(place, each) for place, known in self.index.known.items() for each in known.pending]
 
     def _index_pending(self) -> bool:
-        """Index what is pending of one topic; False without any."""
         with self.index.lock:
             topics = {place: known for place, known in self.index.known.items() if known.pending}
             if any(each.runs is None for known in topics.values() for each in known.pending):
@@ -167,7 +164,6 @@ class DelayUpkeep(DelayCommits):
     # Rebuild on request
 
     def _rebuild_next(self) -> bool:
-        """Rebuild one requested topic; False without any."""
         index = self.index
         with index.lock:
             if not index.rebuilding:
@@ -226,5 +222,5 @@ def is_outside(run: Run, stretches: Sequence[tuple[int, int]]) -> bool:
 
 def earliest_delivery(table: AnyPath, runs: Sequence[Run]) -> int:
     """An instant before which no delayed entry of *runs* is due, by their commits."""
-    said = lower_bounds(table, runs, "deliver_at_time")
-    return min(max(earliest_due(run), LEAST if least is None else to_micros(least)) for run, least in zip(runs, said))
+    bounds = lower_bounds(table, runs, "deliver_at_time")
+    return min(max(earliest_due(run), LEAST if least is None else to_micros(least)) for run, least in zip(runs, bounds))

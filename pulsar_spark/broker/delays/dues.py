@@ -1,8 +1,7 @@
-"""Which entries of a cursor come due, in the order (deliver time, position) (0.21).
+"""Which entries of a cursor come due, by deliver time and position (semantics 5 with 0.21 and 0.24).
 
-An entry whose deliver time has not come is WAITING in the cursor's map once a read passed it. The delay index says what
-comes due after the cursor's *watermark*; what of it still waits, or was not read yet, may go out. Rules: semantics 5
-with 0.21 and 0.24.
+An entry whose deliver time has not come is WAITING in the cursor's map once a read passed it. The delay index finds
+what comes due after the cursor's *watermark*.
 """
 
 from collections.abc import Iterator
@@ -21,11 +20,7 @@ LOOKED_AT = 1 << 12
 
 
 class Dues:
-    """What comes due for one cursor.
-
-    No entry due at or before ``watermark`` (microseconds) waits. Entries read from the index after it stay in memory
-    until they are handed out, so a round that cannot hand them out does not read them again.
-    """
+    """What comes due for one cursor. No entry due at or before ``watermark`` (microseconds) waits."""
 
     def __init__(self, index: DelayIndex, topic_id: str, partition: int, watermark: int):
         self._index, self._place = index, (topic_id, partition)
@@ -68,7 +63,6 @@ class Dues:
         return False
 
     def _part(self, after: int, until: int) -> tuple[int, int]:
-        """Until when entries due after *after* can be read in one go, and how many they are."""
         count = self._index.count(*self._place, after, until)
         first = self._index.next_due(*self._place, after) if count > MOST_READ else None
         while count > MOST_READ and first is not None and until > first:
@@ -107,8 +101,8 @@ class Dues:
         return min(dues, default=None)
 
     def next_look(self, wall: int, tick: int) -> int | None:
-        """When to look next for what comes due; None while nothing waits. At least a *tick* after the last time, so
-        that many deliver times make few rounds (5.5)."""
+        """When to look next for what comes due; None while nothing waits. At least a *tick* after the last time
+        (5.5)."""
         if len(self._met) and int(self._met.times[0]) > wall:  # the clock was set back
             return int(self._met.times[0])
         due = self._index.next_due(*self._place, self._read_until)

@@ -1,5 +1,5 @@
-"""The delay index of a bundle in memory: which entries are indexed, in buckets or in the head, and which are pending.
-The broker and the background thread share it, under its lock."""
+"""Which delayed entries of a bundle are indexed, in buckets or in the head, and which are pending. The broker and the
+background thread share it, under its lock."""
 
 import logging
 import threading
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Pending:
-    """Runs of one topic partition, at positions *first*..*last*, that are not indexed. *runs* is None until looked up;
-    nothing is due before *earliest*."""
+    """Runs of one topic partition that are not indexed. *runs* is None until looked up; nothing is due before
+    *earliest*."""
 
     first: int
     last: int
@@ -46,8 +46,7 @@ class Known:
 
 
 class IndexedEntries:
-    """What is indexed of a bundle's delayed entries, and what is not yet. With *is_attended*, a background thread does
-    long work (see delay_upkeep)."""
+    """What is indexed of a bundle's delayed entries. With *is_attended*, a background thread does long work."""
 
     def __init__(self, layout: Layout, *, is_attended: bool = False):
         self.layout, self.lock = layout, threading.RLock()
@@ -111,7 +110,7 @@ class IndexedEntries:
         known.pending[:0] = [Pending(first, last, None, LEAST + 1) for first, last in missing]
 
     def outside_buckets(self, place: int) -> list[tuple[int, int]]:
-        """The ranges of positions of a topic partition that no bucket has yet: pending runs and heads."""
+        """The stretches of a topic partition that no bucket has yet: pending runs and heads."""
         return self._outside_buckets(place, self.heads(place))
 
     def _outside_buckets(self, place: int, heads: Collection[Head]) -> list[tuple[int, int]]:
@@ -128,7 +127,7 @@ class IndexedEntries:
             self.replace_buckets(left, self.indexed)
 
     def indexed_with(self, place: int, done: Collection[Pending], since: int | None) -> Indexed:
-        """Indexed positions of a partition once the sealed head and *done* are in a bucket; *since* is its first valid
+        """What is indexed of a partition once the sealed head and *done* are in a bucket; *since* is its first valid
         bucket, None for the present one."""
         before = self.indexed.get(place, Indexed(self.table.version + 1, Positions()))
         is_done = {(each.first, each.last) for each in done}
@@ -137,7 +136,6 @@ class IndexedEntries:
         return Indexed(before.since if since is None else since, positions)
 
     def done(self, place: int, pending: Collection[Pending]) -> None:
-        """Remove *pending* runs that are indexed now."""
         if place in self.known:
             left = self.known[place].pending
             self.known[place].pending = [each for each in left if not any(each is other for other in pending)]

@@ -1,6 +1,5 @@
-"""How a cursor whose entries are kept as a map begins to wait for deliver times, and ends: these do not count on
-Exclusive and Failover (2.6), and with delayed delivery off. Also which entries wait, to cancel or reschedule them
-(0.33)."""
+"""How cursors begin and end to wait for deliver times, and which entries wait (0.33). Deliver times do not count on
+Exclusive and Failover (2.6), and with delayed delivery off."""
 
 from collections.abc import Iterator
 
@@ -28,7 +27,6 @@ def waits_since(bundle: Bundle, cursor: Cursor, wall: int) -> int:
 
 
 def begin(bundle: Bundle, cursor: Cursor, wall: int) -> Dues:
-    """Let the cursor wait for deliver times from now on."""
     if cursor.dues is None:
         key = cursor.key
         cursor.dues = Dues(bundle.delay_index, key.topic_id, key.partition, waits_since(bundle, cursor, wall))
@@ -36,7 +34,7 @@ def begin(bundle: Bundle, cursor: Cursor, wall: int) -> Dues:
 
 
 def to_wait(bundle: Bundle, cursor: Cursor, positions: np.ndarray, wall: int) -> np.ndarray:
-    """Which unread entries at ascending *positions* a read passes over, as they go out by their deliver times."""
+    """Which unread entries at ascending *positions* a read passes over, to go out by their deliver times."""
     times = delayed_at(bundle.topics[cursor.topic], cursor.key.partition, positions)
     waits = times > waits_since(bundle, cursor, wall)
     if waits.any():
@@ -80,8 +78,8 @@ def stop_waiting(changes: CursorDraft) -> None:
 
 
 def wait_again(bundle: Bundle, changes: CursorDraft, wall: int) -> None:
-    """Let deliver times count from now on. Entries that came back too early wait again; rescheduled ones keep their new
-    time, and pending ones wait once given back."""
+    """Let deliver times count from now on. Rescheduled entries keep their new time, and pending ones wait once given
+    back."""
     cursor, entries = changes.cursor, changes.cursor.entries
     topic, partition = bundle.topics[cursor.topic], cursor.key.partition
     if cursor.dues is not None:
@@ -142,13 +140,11 @@ def reschedule(bundle: Bundle, changes: CursorDraft, positions: np.ndarray, due_
 
 
 def are_forgotten(cursor: Cursor) -> bool:
-    """Do entries wait of which the delay index knows nothing? Their messages are gone: the index was made anew after
-    VACUUM."""
+    """Do entries wait that the delay index does not know? Their messages are gone."""
     return cursor.entries.counts[WAITING_CODE] > 0 and cursor.dues is not None and cursor.dues.is_over
 
 
 def free_forgotten(changes: CursorDraft) -> None:
-    """Let entries that wait go out like any other."""
     cursor, entries = changes.cursor, changes.cursor.entries
     first = entries.first_of([WAITING_CODE], 0, entries.end - 1)
     entries.replace([WAITING_CODE], 0, entries.end - 1, UNREAD_CODE)

@@ -1,5 +1,5 @@
-"""Which cursors could receive something, and when next, without gathering a round. On Key_Shared, a round that finds
-nothing notes the state, and no round looks again before it changes."""
+"""Which cursors could receive something, and when next. A Key_Shared round that finds nothing notes the state, and no
+round looks again before it changes."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -15,7 +15,7 @@ from pulsar_spark.storage.delta.python_rows import uncollected
 
 
 def next_due(bundle: Bundle, now: int) -> int | None:
-    """The earliest instant after *now* with work but no request, if both clocks agree; None if nothing waits."""
+    """The earliest instant after *now* with work but no request, if both clocks agree; None without one."""
     return min((due for due in next_dues(bundle, Instant(now, now)) if due is not None), default=None)
 
 

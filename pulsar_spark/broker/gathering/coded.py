@@ -1,8 +1,7 @@
-"""A round of a cursor whose entries are kept as a map of codes; coded_by_key adds what Key_Shared asks.
+"""Gather what a round plans of one cursor's map of entries; coded_by_key adds what Key_Shared needs.
 
-What requests say of entries, what comes back and what may go out are found in the map and brought in dealing order:
-first what cannot be dealt in this round, whatever the positions, then what may come again and what was never delivered,
-by position. Neighbours that agree are one row of the plan.
+Entries are brought in dealing order: first what cannot be dealt in this round, then by position what may come again and
+what was never delivered. Neighbours that agree are one row of the plan.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +25,7 @@ from pulsar_spark.storage.delay_index.delayed import NONE_DUE, Due, in_order
 
 
 class Coded:
-    """The rows of one cursor in one round, once it is planned; places are those of :class:`CodedWork`."""
+    """The rows of one cursor in one round."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer]):
         self._bundle, self._draft, self._changes, self._cursor = bundle, draft, changes, changes.cursor
@@ -42,7 +41,6 @@ class Coded:
         """What may be dealt the first time."""
 
     def plan(self) -> CodedWork:
-        """Work out the rows."""
         if self._draft.reads(self._changes):
             self._read_new()
         if self._cursor.chunked is not None:  # the read may have acknowledged or kept back messages
@@ -54,18 +52,17 @@ class Coded:
         return CodedWork(self._entries, self.rows.planned, self.rows.parts, self.read.passed, settle)
 
     def _read_new(self) -> None:
-        """Find what may be dealt the first time."""
         self._new = self.read.new(self._permits)
 
     def _pass_named(self) -> None:
-        """Pass over unread entries that requests name without acknowledging them: those that wait, and parts."""
+        """Pass over unread entries that requests name and that stay unacknowledged: those that wait, and parts."""
         for span in self._changes.passed:
             self.read.passed.append((self._entries.where([UNREAD_CODE], *span), WAITING_CODE))
         for span in self.marks.parts_among(self._changes.acknowledged_whole):
             self.read.passed.append((self._entries.where([UNREAD_CODE], *span), PART_CODE))
 
     def _add_what_may_go(self, known: np.ndarray) -> None:
-        """Add the entries at *known* that may be dealt again, and those that may be dealt the first time."""
+        """Add the entries at *known* that may be dealt again, and those never delivered."""
         self.first_new = self.rows.places + int(np.searchsorted(known, self._cursor.read_position))
         for part in self._in_dealing_order(known):
             if isinstance(part, New):
@@ -101,8 +98,8 @@ class Coded:
         return comes
 
     def _offered(self) -> np.ndarray:
-        """Where the entries lie that may be delivered again now and wait for no time, as many as permits allow; sets
-        those whose deliver time has come."""
+        """The entries that may be delivered again now and wait for no time, as permits allow; sets those whose deliver
+        time has come."""
         ripe = self._ripe()
         positions = self._where_left(ripe.pop(0, ()))[: self._permits]
         left = self._permits - len(positions)
@@ -110,8 +107,8 @@ class Coded:
         return positions
 
     def _came_due(self, ripe: dict[int, list[int]], most: int) -> Due:
-        """At least the first *most* entries whose deliver time has come, by it: those of *ripe* codes, and those that
-        were never delivered."""
+        """At least the first *most* entries whose deliver time has come: those of *ripe* codes, and those never
+        delivered."""
         found, dues = [], self._cursor.dues
         for due in sorted(ripe):
             positions = self._where_left(ripe[due])
@@ -138,8 +135,7 @@ class Coded:
         return positions[~inside(positions, self.marks.acked)] if self.marks.acked else positions
 
     def _add_known(self, positions: np.ndarray, times: np.ndarray | None = None) -> None:
-        """Add the entries that may be dealt, of which something is known, or whose deliver *times* have come, in
-        dealing order."""
+        """Add entries that may be dealt, in dealing order: known ones, or those whose deliver *times* have come."""
         if not len(positions):
             return
         first = self.rows.places
@@ -170,15 +166,14 @@ class Coded:
                 self.rows.add_unread(*places, *self._never_delivered(int(positions[begin])), requested)
 
     def _codes_at(self, positions: np.ndarray) -> np.ndarray:
-        """The codes of the entries at *positions*, in any order."""
         order = np.argsort(positions, kind="stable")
         codes = np.empty(len(positions), np.int32)
         codes[order] = self._entries.at(positions[order])
         return codes
 
     def _never_delivered(self, position: int) -> tuple[int, int | None]:
-        """The batch size and deliver time of an entry that is acknowledged in part before it was delivered. A deliver
-        time that has come is none, unless the entry waited."""
+        """The batch size, and the deliver time to wait for, of an entry that is acknowledged in part before it was
+        delivered."""
         due, waits = deliver_time(self._bundle, self._cursor, position), False
         if due is not None and self._cursor.dues is not None:
             waits = bool(to_wait(self._bundle, self._cursor, np.array([position]), self._draft.wall)[0])
@@ -186,7 +181,7 @@ class Coded:
         return self._bundle.batch_size(self._cursor, position), due
 
     def _in_dealing_order(self, may_go: np.ndarray) -> Iterable[np.ndarray | Due | New]:
-        """What may come again, what has come due, and what was never delivered: on Exclusive and Failover by
+        """What may come again, what has come due, and what was never delivered; on Exclusive and Failover by
         position."""
         if not self._cursor.is_single_active:
             yield may_go

@@ -1,7 +1,5 @@
-"""What a round reads of a cursor whose entries are kept as a map: entries never delivered, from the read position on.
-
-A read passes over entries that wait for their deliver time (see delays.waiting), and over parts of chunked messages
-(see chunks.chunked)."""
+"""Read the entries of a cursor that were never delivered, from the read position on. A read passes over entries that
+wait for their deliver time, and over parts of chunked messages."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -36,8 +34,8 @@ class New(NamedTuple):
 
 
 class Read:
-    """The read of one cursor in one round; *requests* say which entries they name, which it leaves out. ``passed`` are
-    positions that it passes over, with the code that they get."""
+    """The read of one cursor in one round, without the entries that *requests* name. ``passed`` are positions that it
+    passes over, with the code that they get."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, requests: Marks):
         self._bundle, self._draft, self._cursor, self._entries = bundle, draft, changes.cursor, changes.cursor.entries
@@ -46,8 +44,8 @@ class Read:
         self.passed: list[tuple[np.ndarray, int]] = []
 
     def new(self, permits: int) -> list[New]:
-        """What may be delivered the first time, by position, as many entries as permits allow: parts of one batch size
-        and deliver time."""
+        """What may be delivered the first time, by position, as permits allow: parts of one batch size and deliver
+        time."""
         cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
         cursor.advance_read_position()
         if topic is None or permits <= 0:
@@ -87,8 +85,8 @@ class Read:
         return max(last_delayed, ledgers.last_chunk_position if self._chunked else -1)
 
     def _look(self, first: int, last: int, most: int) -> tuple[int, np.ndarray]:
-        """Pass over entries among *first*..*last*, up to the last of the first *most* others; its position, and those
-        of the others."""
+        """Pass over entries among *first*..*last*, up to the last of the first *most* others; its position, and the
+        others."""
         positions = self._requests.unread(first, last)
         codes, is_offered = self._codes(positions), self._are_offered(positions, last)
         is_offered &= codes == UNREAD_CODE
@@ -103,8 +101,7 @@ class Read:
         return last, positions[others]
 
     def pass_over(self, positions: np.ndarray, last: int) -> np.ndarray:
-        """Pass over those of the unread entries at ascending *positions*, up to *last*, that are not offered; the
-        others."""
+        """Pass over those unread entries at ascending *positions* that are not offered; returns the others."""
         if not len(positions) or positions[0] > self._last_passed():
             return positions
         codes = self._codes(positions)
@@ -112,7 +109,6 @@ class Read:
         return positions[(codes == UNREAD_CODE) & self._are_offered(positions, last)]
 
     def cut(self, last: int) -> None:
-        """Let the read end at *last*."""
         self.passed = [(positions[positions <= last], code) for positions, code in self.passed]
         if self._walk is not None:
             topic = self._bundle.topics[self._cursor.topic]
@@ -135,7 +131,6 @@ class Read:
         return codes
 
     def _are_offered(self, positions: np.ndarray, last: int) -> np.ndarray:
-        """Which entries are no messages that a read up to *last* evicts."""
         if self._walk is None:
             return np.ones(len(positions), bool)
         return ~np.isin(positions, self._walk.evicted(last))

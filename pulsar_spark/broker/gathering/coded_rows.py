@@ -12,7 +12,7 @@ from pulsar_spark.protocol.entries.entry_map import EntryMap
 
 Part = Stretch | Listed | Labelled
 NO_LINE = None, None
-"""The line of entries, and whether they are held, of all subscriptions but Key_Shared."""
+"""Columns ``line`` and ``is_held`` of all subscriptions but Key_Shared."""
 
 
 class Requested(NamedTuple):
@@ -36,7 +36,7 @@ class CodedRows:
         self.rows: list[tuple] = []
         """The ranges of the plan, by their columns: those of :attr:`planned`, and entries that were never delivered."""
         self.line: tuple[str | None, bool | None] = NO_LINE
-        """The line of the entries that are added now, and whether they are held."""
+        """Columns ``line`` (the owner) and ``is_held`` of the rows that are added now."""
 
     def add_by_code(self, positions: np.ndarray, *, is_acked: bool = False) -> None:
         """Add entries at *positions*, which ascend, that are not acknowledged yet, code by code."""
@@ -51,7 +51,6 @@ class CodedRows:
             self.add_listed(int(codes[order[begin]]), positions[order[begin:end]], Requested(is_acked))
 
     def add_stretch(self, code: int, first: int, last: int, *, is_acked: bool = False) -> None:
-        """Add the entries *first*..*last* that have a code."""
         places = self._entries.count([code], first, last)
         if places:
             self.add_row(code, self.places, self.places + places - 1, Requested(is_acked))
@@ -77,12 +76,10 @@ class CodedRows:
         self.rows.append((first, last, *state, *self.line, *requested))
 
     def add_new(self, part: Part, batch_size: int, due_time: int | None) -> None:
-        """Add entries that were never delivered."""
         self.add_unread(self.places, self.places + part.places - 1, batch_size, due_time, Requested())
         self.add_part(part)
 
     def add_part(self, part: Part) -> None:
-        """Add where the entries of the next places lie."""
         self.parts.append(part)
         self.places += part.places
 

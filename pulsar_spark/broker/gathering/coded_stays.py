@@ -13,7 +13,6 @@ ONE_BY_ONE = 1 << 18
 
 
 def add_acknowledged(rows: CodedRows, marks: Marks, entries: EntryMap) -> None:
-    """Add the entries that requests acknowledge."""
     count = sum(last - first + 1 for first, last in marks.acked)
     if 0 < count <= ONE_BY_ONE:
         rows.add_by_code(expanded(*as_array(marks.acked)), is_acked=True)

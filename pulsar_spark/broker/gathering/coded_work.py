@@ -1,8 +1,7 @@
-"""What a round does to a cursor whose entries are kept as a map: which entries its rows stand for, and how the result
-is put into the map.
+"""Which entries the planned rows of a cursor stand for, and how the result is put into its map.
 
-The plan counts *places*: entries in the order in which they would be dealt, those that cannot be dealt first. So
-entries that agree are one row, wherever they lie.
+The plan counts *places*: entries in the order in which they would be dealt. So entries that agree are one row, wherever
+they lie.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -64,16 +63,14 @@ class Listed(NamedTuple):
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Where its entries lie."""
         return ranges_of(self.at)
 
     def positions(self, entries: EntryMap, begin: int, end: int) -> np.ndarray:
-        """Where the entries at its places *begin* to *end* - 1 lie."""
         return self.at[begin:end]
 
 
 class Labels:
-    """The numbers of the owners of entries from *first* on; below 0 for those that are not meant."""
+    """The numbers of the owners of entries from *first* on; negative for no owner."""
 
     def __init__(self, first: int, owners: np.ndarray):
         self.first, self.last, self._owners = first, first + len(owners) - 1, owners
@@ -86,11 +83,9 @@ class Labels:
         return [sum(each) for each in zip_longest(*(each.tolist() for each in counted), fillvalue=0)]
 
     def positions(self, owner: int) -> np.ndarray:
-        """Where the entries of an owner lie, ascending."""
         return np.flatnonzero(self._owners == owner) + self.first
 
     def all_positions(self) -> np.ndarray:
-        """Where the entries of all owners lie, ascending."""
         return np.flatnonzero(self._owners >= 0) + self.first
 
     def codes(self, of_owners: dict[int, int]) -> np.ndarray:
@@ -108,14 +103,12 @@ class Labelled(NamedTuple):
     owner: int
 
     def positions(self, entries: EntryMap, begin: int, end: int) -> np.ndarray:
-        """Where the entries at its places *begin* to *end* - 1 lie."""
         return self.labels.positions(self.owner)[begin:end]
 
 
 class CodedWork:
-    """What is planned for one cursor: *planned* are the ranges of places of entries of which something is known,
-    *parts* where the entries of all places lie, in order of place. A read *passed* over positions, which get a code
-    unless the plan says more of them. *settle* changes what follows from the plan."""
+    """What is planned for one cursor: *planned* are ranges of places of known entries, *parts* where the entries of all
+    places lie. A read *passed* over positions, which get a code. *settle* changes what follows from the plan."""
 
     def __init__(
         self,
@@ -131,15 +124,15 @@ class CodedWork:
 
     def acknowledged(self, ranges: Iterable[Range]) -> int:
         """How many entries are acknowledged: none of them was before."""
-        return sum(held.size for held in ranges if held.status == ACKNOWLEDGED)
+        return sum(range_.size for range_ in ranges if range_.status == ACKNOWLEDGED)
 
     def dead(self, ranges: Iterable[Range]) -> Iterator[Range]:
         """Those of *ranges*, which are of places, whose entries died, by position."""
-        for held in ranges:
-            for part, begin, end in self._cut(held) if held.status == DEAD else ():
+        for range_ in ranges:
+            for part, begin, end in self._cut(range_) if range_.status == DEAD else ():
                 found = self._parts[part].positions(self._entries, begin, end)
                 for first, last in found if isinstance(found, list) else ranges_of(found):
-                    yield held._replace(first=first, last=last)
+                    yield range_._replace(first=first, last=last)
 
     def store(self, ranges: Iterable[Range]) -> StateRows:
         """Put what the plan says of places into the map, and let mark-delete pass; what changed above it."""
@@ -158,20 +151,20 @@ class CodedWork:
         codes.free(entries.counts)
         return changed._replace(ranges=[*changed.ranges, *puts.answered])
 
-    def _cut(self, held: Range) -> Iterator[tuple[int, int, int]]:
-        """The parts that the places of a range lie in, each with the places in it: from and behind."""
-        first = int(np.searchsorted(self._firsts, held.first, "right")) - 1
-        at = held.first
-        while at <= held.last:
+    def _cut(self, range_: Range) -> Iterator[tuple[int, int, int]]:
+        """The parts that the places of a range lie in, each with the places in it."""
+        first = int(np.searchsorted(self._firsts, range_.first, "right")) - 1
+        at = range_.first
+        while at <= range_.last:
             begin = at - int(self._firsts[first])
-            end = min(self._parts[first].places, held.last + 1 - int(self._firsts[first]))
+            end = min(self._parts[first].places, range_.last + 1 - int(self._firsts[first]))
             yield first, begin, end
             at, first = at + end - begin, first + 1
 
 
 class _Puts:
-    """What a round puts into a map. *answered* are the acknowledgements of whole deliveries, *dealt* the codes and
-    positions of entries that were dealt in another order than that of positions."""
+    """What a round puts into a map. *answered* are the acknowledgements of whole deliveries, *dealt* entries dealt in
+    another order than that of positions, by code."""
 
     def __init__(self, entries: EntryMap):
         self._entries = entries
@@ -183,7 +176,6 @@ class _Puts:
         self._labelled: dict[Labels, dict[int, int]] = {}
 
     def add(self, number: int, part: Stretch | Listed | Labelled, begin: int, end: int, status: str, code: int) -> None:
-        """Add a code for the entries at the places *begin* to *end* - 1 of the *part* with a *number*."""
         is_whole, entries = end - begin == part.places, self._entries
         if isinstance(part, Listed):
             _, codes = self._listed.setdefault(number, (part, np.full(part.places, UNCHANGED, np.int32)))
@@ -200,7 +192,6 @@ class _Puts:
                 self._scattered.append((found, code))
 
     def put(self) -> None:
-        """Put all that was added into the map."""
         for part, codes in self._listed.values():
             is_new = codes != UNCHANGED
             at, codes = part.at[is_new], codes[is_new]
@@ -216,7 +207,6 @@ class _Puts:
             self._entries.set_window(labels.first, labels.codes(of_owners))
 
     def _note_dealt(self, positions: np.ndarray, codes: np.ndarray) -> None:
-        """Note the entries that were dealt in another order than that of positions."""
         for code, places in by_code(codes, np.arange(len(codes))):
             at = positions[places]
             if self._entries.codes.state(code).status == PENDING and (at[1:] < at[:-1]).any():

@@ -1,4 +1,4 @@
-"""One column's values for a topic partition's entries, read when needed and kept in a limited number of blocks."""
+"""One column of a topic partition's entries, read when needed and kept in a limited number of blocks."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +40,6 @@ class EntryColumn:
         self._blocks: OrderedDict[int, _Block] = OrderedDict()
 
     def between(self, first: int, last: int) -> np.ndarray:
-        """The values at *first*..*last*, which must be numbered."""
         if last < first:
             return self._none.values
         return self.at(np.arange(first, last + 1))
@@ -63,7 +62,6 @@ class EntryColumn:
         return found
 
     def drop_before(self, position: int) -> None:
-        """Drop values before *position*."""
         for number in [number for number in self._blocks if (number + 1) * BLOCK_ENTRIES <= position]:
             del self._blocks[number]
 

@@ -9,7 +9,5 @@ from pulsar_spark.storage.store.store import AnyPath
 
 
 class EntryHashes(EntryColumn):
-    """The hashes of one partition of the topic in *table*."""
-
     def __init__(self, table: AnyPath, ledgers: PartitionLedgers):
         super().__init__(ledgers, lambda runs: read_hashes(table, runs), np.int32)

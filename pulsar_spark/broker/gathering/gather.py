@@ -1,7 +1,4 @@
-"""From drafts to the rows a round is planned from.
-
-``candidates`` says which cursors take part, ``coded`` what of them is planned.
-"""
+"""From drafts to the rows a round is planned from."""
 
 from collections import Counter
 
@@ -23,7 +20,6 @@ from pulsar_spark.storage.delta.python_rows import uncollected
 
 @uncollected()
 def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
-    """The work of a round, for all cursors that have any."""
     gathering = _Gathering(bundle, draft)
     for cursor in bundle.cursors.awake():
         if not bundle.set_aside.has(cursor):
@@ -33,8 +29,6 @@ def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
 
 
 class _Gathering:
-    """The rows of a round, cursor by cursor."""
-
     def __init__(self, bundle: Bundle, draft: RoundDraft):
         self.bundle, self.draft = bundle, draft
         self.rows = Rows()
@@ -51,7 +45,6 @@ class _Gathering:
             self.resting.append((cursor, takers))
 
     def _add(self, changes: CursorDraft, takers: list[Consumer]) -> None:
-        """Add the rows of a cursor; they count places in dealing order."""
         cursor = changes.cursor
         coded = (CodedByKey if cursor.is_key_shared else Coded)(self.bundle, self.draft, changes, takers)
         work = coded.plan()
@@ -64,7 +57,6 @@ class _Gathering:
     def _begin(
         self, changes: CursorDraft, takers: list[Consumer], affected: CodedWork, elsewhere: Counter, read_position: int
     ) -> int:
-        """Add a cursor and its consumers; returns its number. Entries before *read_position* are not new."""
         planned, number = affected.planned, len(self.cursors)
         permits = sum(consumer.permits for consumer in takers)
         self._add_limits(number, changes, permits, elsewhere, read_position)
@@ -105,19 +97,18 @@ class _Gathering:
         """Add consumers in turn, then those that get nothing. One that asks for its messages again is unblocked
         (4.4)."""
         cursor, now = changes.cursor, self.draft.now
-        asks: set[str | None] = {*changes.redelivered, *(consumer_id for consumer_id, _, _ in changes.tails)}
-        asks.update(each.consumer_id for each in changes.returns if each.due_time <= now)
-        asks.update(
+        unblocked: set[str | None] = {*changes.redelivered, *(consumer_id for consumer_id, _, _ in changes.tails)}
+        unblocked.update(each.consumer_id for each in changes.returns if each.due_time <= now)
+        unblocked.update(
             range_.consumer_id
             for range_ in planned
             if range_.status == PENDING and range_.due_time is not None and range_.due_time <= now
         )
-        in_line = {consumer.consumer_id for consumer in takers}
-        others = [(each, 0, None) for each in cursor.consumers.values() if each.consumer_id not in in_line]
+        served_ids = {consumer.consumer_id for consumer in takers}
+        others = [(each, 0, None) for each in cursor.consumers.values() if each.consumer_id not in served_ids]
         limit = self._limit(cursor, UNACKED_LIMITS[0])
-        # On Key_Shared each consumer has a line of its own.
-        lines = [[taker] for taker in takers] if cursor.is_key_shared else [takers]
-        served = [turn for line in lines for turn in turns(line, start=self.draft.number)]
+        groups = [[taker] for taker in takers] if cursor.is_key_shared else [takers]
+        served = [turn for group in groups for turn in turns(group, start=self.draft.number)]
         for place, (consumer, lap, peers) in enumerate([*served, *others]):
             self.rows.add(
                 "consumer",
@@ -130,7 +121,7 @@ class _Gathering:
                 permits=consumer.permits,
                 limit=limit,
                 unacked_elsewhere=elsewhere[consumer.consumer_id],
-                is_blocked=consumer.is_blocked and consumer.consumer_id not in asks,
+                is_blocked=consumer.is_blocked and consumer.consumer_id not in unblocked,
                 line=consumer.consumer_id if cursor.is_key_shared else None,
             )
 
@@ -138,7 +129,7 @@ class _Gathering:
 def _unacked_elsewhere(unacked: Counter, planned: list[Range]) -> Counter:
     """Unacknowledged messages by consumer outside the planned ranges."""
     elsewhere = unacked.copy()
-    for held in planned:
-        if held.status == PENDING:
-            elsewhere[held.consumer_id] -= held.unacked_messages
+    for range_ in planned:
+        if range_.status == PENDING:
+            elsewhere[range_.consumer_id] -= range_.unacked_messages
     return elsewhere

@@ -1,5 +1,4 @@
-"""What a round's requests say of the entries of one cursor: which are acknowledged, which come back, and what of
-batches is left."""
+"""What a round's requests say of the entries of one cursor: acknowledged, given back, and left of batches."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -17,8 +16,7 @@ NO_POSITIONS = np.empty(0, np.int64)
 
 
 class Returned(NamedTuple):
-    """Entries that their holders give back: positions, which ascend, and of each when it comes again, and whether that
-    was unseen."""
+    """Entries that consumers give back: ascending positions, when each comes again, and whether it was unseen."""
 
     positions: np.ndarray
     dues: np.ndarray
@@ -36,7 +34,6 @@ class Marks:
         self._now = now
 
     def look_again(self) -> None:
-        """Forget what was found: the read acknowledged chunked messages, or kept them back."""
         for name in ("acked", "known", "pending"):
             self.__dict__.pop(name, None)
 
@@ -103,12 +100,11 @@ class Marks:
 
     @cached_property
     def pending(self) -> dict[int, EntryState]:
-        """The codes of pending entries."""
         return {code: state for code, state in self.known.items() if state.status == PENDING}
 
     @cached_property
     def returned(self) -> Returned:
-        """What holders give back by name; of several requests for one entry the last one counts (4.16, 4.21)."""
+        """What consumers give back by name; the last request for an entry counts (4.16, 4.21)."""
         returns, tails = self._changes.returns, list(self._tails())
         if not returns and not tails:
             return Returned(NO_POSITIONS, NO_POSITIONS, np.empty(0, bool))
@@ -133,7 +129,7 @@ class Marks:
         return Returned(positions, dues, unseen)
 
     def _tails(self) -> Iterable[tuple[np.ndarray, str]]:
-        """Where entries lie that come back unseen, of what consumers were sent from a round on, and who had them."""
+        """Entries that come back unseen, of what consumers were sent from a round on, and their consumers."""
         for consumer_id, number, first in self._changes.tails:
             for code, state in self.pending.items():
                 if state.consumer_id == consumer_id and (state.delivery_round or 0) >= number:
@@ -142,7 +138,7 @@ class Marks:
 
     @cached_property
     def leaving(self) -> list[int]:
-        """The codes all of whose entries come back: their holder left or asks for all, their time has come, or, on
+        """The codes all of whose entries come back: the consumer left or asks for all, their time has come, or, on
         Exclusive and Failover, anything comes back (2.12)."""
         changes, now = self._changes, self._now
         gone = changes.left | changes.redelivered
@@ -172,7 +168,6 @@ class Marks:
         return positions
 
     def has_requests(self, first: int, last: int) -> bool:
-        """Do requests name any of the entries *first*..*last*?"""
         if any(begin <= last and end >= first for begin, end in self.acked):
             return True
         apart = self.left_of_batches

@@ -23,8 +23,8 @@ def honours_delays(bundle: Bundle, cursor: Cursor) -> bool:
 
 
 def delayed_unread(bundle: Bundle, cursor: Cursor, first: int, last: int, wall: int) -> pa.Table:
-    """The entries *first*..*last* for the cursor as rows of :data:`UNREAD`, by position, equal neighbours joined.
-    Deliver times up to *wall*, and of entries that a read passes over, are null."""
+    """The entries *first*..*last* as rows of :data:`UNREAD`, by position, equal neighbours joined. Deliver times up to
+    *wall*, and of entries that a read passes over, are null."""
     topic = bundle.topics[cursor.topic]
     runs = topic.ledgers(cursor.key.partition).stretches(first, last)
     if not honours_delays(bundle, cursor) or not runs.has_delayed.any():

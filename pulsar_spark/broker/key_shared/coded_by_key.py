@@ -1,4 +1,4 @@
-"""A round of a Key_Shared cursor whose entries are kept as a map of codes: each owner has a line of its own."""
+"""Gather what a round plans of a Key_Shared cursor, owner by owner."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -17,24 +17,24 @@ from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, WAITING_CODE
 from pulsar_spark.protocol.entries.entry_ranges import by_code
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY
 
-_HELD = None, True
-"""Line of entries that go to nobody in this round, and that they are held."""
+_WAITING = None, True
+"""Columns ``line`` and ``is_held`` of entries that go to nobody in this round."""
 
 
 class CodedByKey(Coded):
-    """A :class:`~pulsar_spark.broker.gathering.coded.Coded` whose rows have lines."""
+    """A :class:`~pulsar_spark.broker.gathering.coded.Coded` whose rows name owners."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer]):
         super().__init__(bundle, draft, changes, takers)
         self._keyed = Keyed(bundle, draft, changes, takers, self.marks, self.read)
-        self.rows.line = _HELD
+        self.rows.line = _WAITING
         self._labels = Labels(0, np.empty(0, np.int16))
         self.found_nothing = True
 
     @cached_property
     def _again(self) -> tuple[np.ndarray, np.ndarray]:
-        """What may be delivered again now and waited for no time, and for each owner the first entry left for lack of
-        permits. Sets what has come due, which goes by until permits are used up."""
+        """What may be delivered again now and waited for no time, and the first such entry of each owner that is left
+        for lack of permits. Sets what has come due."""
         ripe = self._ripe() if self._permits > 0 else {}
         back, most, looked_at = self._where_left(ripe.pop(0, ())), self._permits, -1
         while True:
@@ -48,7 +48,8 @@ class CodedByKey(Coded):
             most, looked_at = 4 * most, len(due)
 
     def _may_be_dealt(self, comes: np.ndarray) -> np.ndarray:
-        """Those of the entries that come back now that are not held, nor wait for earlier ones of their owner."""
+        """Those of the entries that come back now that wait neither for their hash nor for earlier ones of their
+        owner."""
         owners = self._keyed.owners_of(comes)
         return comes[(owners != NOBODY) & (comes < self._again[1][owners])]
 
@@ -64,7 +65,7 @@ class CodedByKey(Coded):
         again = ~is_unread & (owners != NOBODY)
         for owner, positions in by_code(owners[again], known[again]):
             self.rows.line = self._keyed.names[owner], False
-            self._add_known(self._keyed.in_line(positions))
+            self._add_known(self._keyed.by_deliver_time(positions))
         self.first_new = self.rows.places
         self._add_due()
         new, counts = self._labels, self._labels.counts
@@ -79,10 +80,9 @@ class CodedByKey(Coded):
                 self.rows.add_new(Labelled(count, new, owner), *runs[0][2:])
             else:
                 self._add_unread(new.positions(owner), left.get(owner, NO_POSITIONS), runs)
-        self.rows.line = _HELD
+        self.rows.line = _WAITING
 
     def _add_due(self) -> None:
-        """Add what has come due, owner by owner."""
         order = np.argsort(self._due.positions)
         owners = np.empty(len(order), np.int64)
         owners[order] = self._keyed.owners_of(self._due.positions[order])

@@ -1,5 +1,5 @@
-"""The owners of hashes of Key_Shared subscriptions, as consumers join and leave, and after a restart. Rules: semantics
-2.4, 2.24-2.35; protocol.keys.key_shared and protocol.keys.selectors decide."""
+"""The owners of hashes of Key_Shared subscriptions, as consumers join and leave, and after a restart (semantics 2.4,
+2.24-2.35)."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -70,7 +70,6 @@ def take_in(cursor: Cursor, newcomer: Newcomer, draft: CursorDraft) -> None:
 
 
 def release_hashes(cursor: Cursor, consumer_id: str, draft: CursorDraft) -> None:
-    """Give the hashes of a consumer that left to others."""
     if cursor.selector is None:
         return
     _before_change(draft)
@@ -88,7 +87,6 @@ def _before_change(draft: CursorDraft) -> None:
 
 
 def with_other_ranges(draft: CursorDraft) -> set[str]:
-    """Consumers that own other hashes than before the round."""
     if draft.ranges_before is None:
         return set()
     after = draft.cursor.hash_ranges

@@ -1,9 +1,7 @@
 """Key_Shared: the owner of each entry and the entries that wait, for one cursor in one round.
 
-The owner of its hash owns an entry (protocol.keys.selectors), whose row is in that consumer's line. An entry is held
-while its hash drains, an earlier entry of the hash is to come back (protocol.keys.draining), or nobody owns it
-(semantics 2.31). Reading passes over held entries, and those whose owners take nothing, up to the look-ahead limit
-(keySharedLookAheadMsgInReplayThreshold...).
+An entry waits while its hash drains, an earlier entry of the hash is to come back, or nobody owns it (semantics 2.31).
+Reading passes over these, and over entries whose owners take nothing, up to the look-ahead limit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -60,7 +58,6 @@ class Keyed:
 
     @property
     def names(self) -> list[str]:
-        """The owners, by number."""
         return self._owners.consumers
 
     def new(self) -> Labels:
@@ -87,8 +84,7 @@ class Keyed:
         return found
 
     def _end_of_read(self, new: Labels) -> int:
-        """Where the read ends that takes *new* entries: before the first one that it leaves, unless it takes a later
-        one."""
+        """Where the read ends that takes *new* entries: before the first one it leaves, unless it takes a later one."""
         taken = new.all_positions()
         ends = taken[-1:]
         if len(taken) < sum(self._permits.values()):
@@ -99,8 +95,8 @@ class Keyed:
             ends = np.append(ends, left[0])
         return int(ends.max()) if len(ends) else -1
 
-    def in_line(self, positions: np.ndarray) -> np.ndarray:
-        """Ascending *positions* in the order in which their entries stand in line."""
+    def by_deliver_time(self, positions: np.ndarray) -> np.ndarray:
+        """Ascending *positions* in dealing order: by deliver time, then by position."""
         return positions[np.argsort(self._times_of(positions), kind="stable")]
 
     def _times_of(self, positions: np.ndarray) -> np.ndarray:
@@ -108,31 +104,30 @@ class Keyed:
             return np.zeros(len(positions), np.int64)
         return delayed_at(self._bundle.topics[self._cursor.topic], self._cursor.key.partition, positions)
 
-    def _held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    def _are_waiting(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
         times = self._times_of(positions) if self._waits.depends_on_hashes else 0
         return self._waits.are_waiting(positions, hashes, owners, times)
 
     def again(self, positions: np.ndarray, dues: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which of the entries at ascending *positions*, which waited until *dues*, to deliver; and the first one of
-        each owner that waited for no time (0) and is left for lack of permits."""
-        owners, held = self._placed(positions)
-        in_line, takes = np.lexsort((positions, self._times_of(positions), dues)), np.empty(len(positions), bool)
-        takes[in_line] = self._within_permits(owners[in_line], ~held[in_line], self._permits)
+        """Which of the entries at ascending *positions*, which waited until *dues* (0: for no time), to deliver; and
+        the first one of each owner that waited for no time and is left for lack of permits."""
+        owners, waiting = self._placed(positions)
+        order, takes = np.lexsort((positions, self._times_of(positions), dues)), np.empty(len(positions), bool)
+        takes[order] = self._within_permits(owners[order], ~waiting[order], self._permits)
         beyond = np.full(len(self.names) + 1, np.iinfo(np.int64).max)  # the last is for entries without an owner
-        left = ~takes & ~held & (dues == 0)
+        left = ~takes & ~waiting & (dues == 0)
         np.minimum.at(beyond, owners[left], positions[left])
         return takes, beyond
 
     def owners_of(self, positions: np.ndarray) -> np.ndarray:
-        """The number of the owner that each entry may go to; NOBODY where it is held, or the owner takes nothing."""
-        owners, held = self._placed(positions)
+        """The number of the owner that each entry may go to; NOBODY if it waits, or the owner takes nothing."""
+        owners, waiting = self._placed(positions)
         takes = np.zeros(len(self.names) + 1, bool)
         takes[[*self._permits]] = True
-        return np.where(held | ~takes[owners], NOBODY, owners)
+        return np.where(waiting | ~takes[owners], NOBODY, owners)
 
     def _new_entries(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Entries never delivered, window by window: ascending positions, and the number of the owner each is for, or
-        NOBODY."""
+        """Entries never delivered, window by window: ascending positions, and each one's owner, or NOBODY."""
         cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
         cursor.advance_read_position()
         if topic is None or not self._draft.reads(self._changes):
@@ -149,8 +144,8 @@ class Keyed:
             last = min(at + int(np.clip(2 * sum(left.values()), least, width)), end) - 1
             width = min(4 * width, widest)
             unknown = self._unknown(at, last)
-            owners, held = self._placed(unknown)
-            takes = self._within_permits(owners, ~held, left)
+            owners, waiting = self._placed(unknown)
+            takes = self._within_permits(owners, ~waiting, left)
             if most:
                 passed = passed_over + np.cumsum(~takes)
                 takes &= passed < most
@@ -176,13 +171,13 @@ class Keyed:
         return positions
 
     def _placed(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The number of each entry's owner, and whether it is held. Looks hashes up only if needed."""
+        """The number of each entry's owner, and whether it waits. Looks hashes up only if needed."""
         if self._owners.sole is not None and not self._waits.depends_on_hashes:
             owners = np.full(len(positions), self._owners.sole)
-            return owners, self._held(positions, NO_HASHES, owners)
+            return owners, self._are_waiting(positions, NO_HASHES, owners)
         hashes = self._hashes.at(positions)
         owners = self._owners.of(hashes)
-        return owners, (owners == NOBODY) | self._held(positions, hashes, owners)
+        return owners, (owners == NOBODY) | self._are_waiting(positions, hashes, owners)
 
     def _within_permits(self, owners: np.ndarray, may_go: np.ndarray, permits: dict[int, int]) -> np.ndarray:
         """Which entries, in the given order, their owners have *permits* for."""

@@ -1,8 +1,5 @@
-"""Letters of chunked messages, which have all chunks of their message.
-
-A letter is counted by its last chunk; the others are read when it is written, one large message at a time. Its chunks
-are adjacent in one commit, so letters never mix.
-"""
+"""Letters of chunked messages, which have all chunks. A letter is counted by its last chunk; the others are read when
+it is written, one large message at a time."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -29,15 +26,14 @@ class Whole(NamedTuple):
     first_chunk: MessageId
 
     def rows(self) -> pa.Table:
-        """The rows of its chunks; :class:`MessagesLost` if some are lost."""
         return self.chunked.rows(self.parts)
 
 
 def wholes_of(
     state: TopicState, partition: int, messages: pa.Table, numbers: np.ndarray
 ) -> dict[int, Whole | MessagesLost | None]:
-    """For chunks among rows *numbers* of *messages*, by position, the message that ends there: an error if chunks are
-    lost, None if it is gone."""
+    """For chunks among rows *numbers* of *messages*, the message that ends there: an error if chunks are lost, None if
+    it is gone."""
     if messages["uuid"].null_count == messages.num_rows:
         return {}
     wanted = messages.select(["position", "uuid", "batch_index"]).take(pa.array(np.unique(numbers)))

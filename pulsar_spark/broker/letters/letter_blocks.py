@@ -15,8 +15,8 @@ from pulsar_spark.table_specs import MESSAGES
 
 
 class Letters(NamedTuple):
-    """Letters of a cursor as columns: order, message (position, batch index or -1, row), its new properties, and the
-    whole if it is chunked. ``sizes`` count payload bytes."""
+    """Letters of a cursor as columns: order, message (position, batch index or -1, row), new properties, and the whole
+    if it is chunked."""
 
     orders: Sequence[Order]
     positions: np.ndarray
@@ -31,7 +31,6 @@ class Letters(NamedTuple):
         return len(self.orders)
 
     def part(self, begin: int, end: int) -> "Letters":
-        """The letters from *begin* up to *end*, exclusive."""
         return Letters._make(column[begin:end] for column in self)
 
     def up_to(self, letters: int, size: int) -> int:
@@ -51,8 +50,8 @@ class Letters(NamedTuple):
 
 
 def rows_of(blocks: Sequence[Letters], publish_id: str, now: int, partitions: Sequence[int]) -> pa.Table:
-    """The rows of a publish commit at *now*: messages with their letters' changes, as next entries of their partitions.
-    Only an entry's first message keeps its sticky-key hash."""
+    """The rows of a publish commit at *now*: messages with their letters' changes, as next entries of their
+    partitions."""
     kept, counts = expanded(
         pa.concat_tables(block.messages for block in blocks), [whole for block in blocks for whole in block.wholes]
     )

@@ -1,4 +1,4 @@
-"""Which letters a round asks for: of which messages, into which topic. Each row fails by itself, as a :class:`Left`."""
+"""Which letters a round asks for: of which messages, into which topic. Each row fails by itself."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -36,7 +36,6 @@ class Order(NamedTuple):
 
     @property
     def deliver_at(self) -> int | None:
-        """When its letters are due, in microseconds; None for at once."""
         milliseconds = self.reconsume_later and self.reconsume_later.deliver_at_ms
         return None if milliseconds is None else milliseconds * 1000
 
@@ -85,8 +84,8 @@ def raise_of_root(error: Exception) -> None:
 
 
 def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[Left]]:
-    """The orders of letter rows, and rows that fail; creates missing topics. If a topic or partition fails, others of
-    that topic wait a round, so that a commit's letters do not change after a crash."""
+    """The orders of letter rows, and rows that fail; creates missing topics. If a partition fails, others of that topic
+    wait a round, so that a commit's letters do not change after a crash."""
     found: dict[str, tuple[Topic, list[int]] | Exception] = {}
     orders, left, failed = [], [], set()
     policies: dict[tuple, tuple] = {}
@@ -113,8 +112,7 @@ def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[
 def _parsed(
     fact: dict, policies: dict[tuple, tuple]
 ) -> tuple[str, str | None, ReconsumeLater | None, frozenset | None]:
-    """Topic, initial subscription, request and batch indexes of a row; dead letter policies are cached in
-    *policies*."""
+    """Topic, initial subscription, request and batch indexes of a row."""
     batch_indexes = None if fact["ack_set"] is None else frozenset(ack_sets.indexes(fact["ack_set"]))
     if fact.get("request_id"):
         properties = dict(fact["properties"] or [])

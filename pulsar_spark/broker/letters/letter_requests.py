@@ -1,8 +1,5 @@
-"""Puts messages off: acknowledges each, and adds a row for its letter to the same commit.
-
-Rules: semantics 4.23-4.25 with 0.27. A message already acknowledged gets no letter, so there is at most one. The
-client, which knows the message, decides the letter's topic and properties.
-"""
+"""Put messages off: acknowledge each, and add a row for its letter to the same commit (semantics 4.23-4.25 with 0.27).
+A message that is already acknowledged gets no letter."""
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.committing.facts import put_off_letter_row
@@ -18,8 +15,6 @@ from pulsar_spark.storage.topics.topics import resolve_topic
 
 
 class LetterRequests(Acknowledgements):
-    """Requests about entries, with those for letters."""
-
     def __init__(self, bundle: Bundle, draft: RoundDraft):
         super().__init__(bundle, draft)
         self._letter_topics: set[str] = set()
@@ -48,8 +43,8 @@ class LetterRequests(Acknowledgements):
         acknowledge(request)
 
     def _index_put_off(self, cursor: Cursor, position: int, request: Request, reconsume_later: ReconsumeLater) -> int:
-        """The batch index of the request, 0 outside a batch. :class:`InvalidMessage` if it has none, or does not
-        acknowledge it."""
+        """The batch index of the request, 0 outside a batch; :class:`InvalidMessage` if it does not acknowledge one
+        message."""
         batch_size = self.bundle.batch_size(cursor, position)
         index = 0 if batch_size == 1 else reconsume_later.batch_index
         if index is None or index >= batch_size:

@@ -1,7 +1,5 @@
-"""The rows of letters, made from their messages' rows in Arrow: by cursor and position, a run of entries at a time.
-
-What cannot be read becomes a :class:`Left` in its place: a run, entries, or a message. Deleted messages get no letters.
-"""
+"""The rows of letters, made from their messages' rows in Arrow. What cannot be read becomes a :class:`Left` in its
+place. Deleted messages get no letters."""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
@@ -99,8 +97,7 @@ class _Queue:
         self._names_some = np.array([order.batch_indexes is not None for order in orders])
 
     def asking(self, positions: np.ndarray, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which letters exist of messages at ascending *positions* and *indexes*: numbers of message and order, by
-        message."""
+        """Which letters exist of messages at *positions* and *indexes*: numbers of message and order."""
         near = np.flatnonzero((self._firsts <= positions[-1]) & (self._lasts >= positions[0]))
         begins = np.searchsorted(positions, self._firsts[near], "left")
         ends = np.searchsorted(positions, self._lasts[near], "right")
@@ -116,7 +113,6 @@ class _Queue:
 def _of_messages(
     state: TopicState, queue: _Queue, partition: int, ledger_id: int, messages: pa.Table, lost: deque[Left]
 ) -> Iterator[Letters | Left]:
-    """The letters of *messages*, and of *lost* what comes before their end."""
     positions, indexes = messages["position"].to_numpy(), pc.fill_null(messages["batch_index"], -1).to_numpy()
     numbers, whose = queue.asking(positions, indexes)
     wholes = wholes_of(state, partition, messages, numbers)
@@ -154,7 +150,6 @@ def _message_id(message_id: MessageId, whole: Whole | MessagesLost | None) -> Me
 
 
 def _beside(letters: Letters, left: list[tuple[int, int, Left]]) -> Iterator[Letters | Left]:
-    """*letters*, with items of *left* before, or instead of, some."""
     begin = 0
     for at, instead_of, each in [*sorted(left, key=itemgetter(0, 1)), (letters.number, 0, None)]:
         if begin < at:
@@ -191,7 +186,6 @@ def _lost(state: TopicState, run: Run, ordered: list[Order], found: list) -> Ite
 
 
 def _parts_of(left: Left, indexes: list[int]) -> Iterator[Left]:
-    """*left* cut into the wanted ones of *indexes*."""
     wanted = None if left.ack_set is None else set(ack_sets.indexes(left.ack_set))
     for index in indexes:
         if wanted is None or index in wanted:

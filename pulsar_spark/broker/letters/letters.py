@@ -1,9 +1,8 @@
-"""Writes letters from the rows of the round that declared entries dead or put messages off.
+"""Write letters from the rows of the round that declared entries dead or put messages off.
 
 Appends are transactions with the round's number, and the next round begins after them, so a crash leaves only the
-latest round without letters; the next start writes them. A round's letters for one topic are written together, in
-commits of bounded size. What fails waits (see waiting_letters), and for one round so do later letters for that topic,
-so that a numbered commit never changes.
+latest round without letters. What fails waits (see waiting_letters), and for one round so do later letters for that
+topic, so that a numbered commit never changes.
 """
 
 import zlib
@@ -35,8 +34,8 @@ _ENDS_A_MESSAGE = ds.field("uuid").is_null() | (ds.field("chunk_id") == ds.field
 def write_letters(
     bundle: Bundle, round_number: int, now: Instant, facts: Iterable[dict], *, is_again: bool = False
 ) -> list[Request]:
-    """Write a round's letters, and waiting ones tried after it. Returns requests to create subscriptions on their
-    topics. *is_again*: an interrupted call may have written some."""
+    """Write a round's letters, and waiting ones tried after it; returns requests for the topics' subscriptions.
+    *is_again*: some may be written."""
     app_id, tried = f"letters/{bundle.layout.bundle}", bundle.waiting_letters.tried
     orders: list[Order] = []
     left: list[Left] = []
@@ -94,11 +93,8 @@ class _Unwritten(NamedTuple):
 
 
 class _Commits:
-    """The letters of one topic, in commits cut by count and size, always alike.
-
-    None is written after a failure. ``left`` are unwritten letters and causes; ``missing`` counts messages that no
-    longer exist, by cursor, on ``topics``.
-    """
+    """The letters of one topic, in commits cut by count and size, always alike. After a failure none is written.
+    ``missing`` counts messages that no longer exist, by cursor."""
 
     def __init__(self, orders: list[Order], app_id: str, round_number: int, now: int):
         self._orders, self._app_id, self._round, self._now = orders, app_id, round_number, now
@@ -139,7 +135,6 @@ class _Commits:
                 self.topics[order.key] = order.fact["topic"]
 
     def _count_written(self) -> int:
-        """The letters in earlier commits, which are the first in order."""
         written, path = 0, self._orders[0].topic.path
         while is_committed(path, f"{self._app_id}/{self._number}", self._round):
             is_letter = (ds.field("publish_id") == self._identity) & _ENDS_A_MESSAGE
@@ -172,7 +167,6 @@ class _Commits:
         self._leave(letters)
 
     def _append(self) -> None:
-        """Write the collected commit, or find the letters that prevent it."""
         if not self._commit:
             return
         app_id, commit = f"{self._app_id}/{self._number}", self._commit

@@ -1,14 +1,8 @@
-"""Projections, written in order after a round is committed.
+"""Projections: what a committed round writes elsewhere, as a function of its rows.
 
-A projection decides nothing: it is a function of committed rows.
-
-- It is written after every round except a take-over, before the next one. Only the latest round can lack it; whoever
-  loads the bundle writes it again, with *is_again*.
-- Its appends are transactions with the round's number, written once. They depend on no other clock, and no earlier
-  broker's memory.
-- What cannot be written is recorded in the next round and tried again (see waiting_letters). Only errors of the whole
-  root are raised.
-- It asks the broker as a client would, with requests for the next round.
+- It is written before the next round. Whoever loads the bundle writes that of the latest round again, with *is_again*.
+- Its appends are transactions with the round's number, so they are written once.
+- What cannot be written is recorded in the next round and tried again (see waiting_letters).
 """
 
 from collections.abc import Callable, Sequence

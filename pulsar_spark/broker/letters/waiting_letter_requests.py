@@ -1,5 +1,5 @@
-"""Requests to retry or drop waiting letters, named by topic and subscription (null = all), or one by ``properties``:
-letter = "round-number". The reply is the number of messages. A dropped letter is lost."""
+"""Requests to retry or drop waiting letters, by topic and subscription, or one by ``letter`` = "round-number". The
+reply is the number of messages."""
 
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.request_handler import RequestHandler
@@ -9,8 +9,6 @@ from pulsar_spark.storage.cursor_ledger.cursor_ledger import WaitingKey
 
 
 class WaitingLetterRequests(RequestHandler):
-    """Retry and drop."""
-
     def retry(self, request: Request) -> str:
         keys = self._keys_of(request)
         self.bundle.waiting_letters.try_again(keys, self.draft.now)

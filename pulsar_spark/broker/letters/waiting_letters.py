@@ -1,9 +1,8 @@
 """Letters that could not be written yet: visible as rows, and tried again at growing intervals or on request.
 
-Their topic cannot be written, or their message cannot be read. A row of kind ``waiting_letter`` has messages and cause.
-A row without a due time is tried after the round that wrote it, so a restart tries the same letters under the same
-transactions (see letters.letters). The next round records the result; rows of kind ``letterless`` count messages
-that were deleted before. Pulsar's client would redeliver such messages (4.28).
+A row of kind ``waiting_letter`` has the messages and the cause. One without a due time is tried after the round that
+wrote it, so a restart tries the same letters under the same transactions. Rows of kind ``letterless`` count messages
+that were deleted before.
 """
 
 import logging
@@ -37,8 +36,8 @@ log = logging.getLogger(__name__)
 
 
 class Left(NamedTuple):
-    """Unwritten letters: entries first..last of the row *fact*, or of one the batch indexes in *ack_set*. *error* is
-    the cause; None if others were in the way."""
+    """Unwritten letters: entries first..last of the row *fact*, or batch indexes of one. *error* is the cause; None if
+    others were in the way."""
 
     fact: dict
     first: int
@@ -70,8 +69,6 @@ class Left(NamedTuple):
 
 
 class WaitingLetters:
-    """The waiting letters of a bundle, after its latest round."""
-
     def __init__(self, latest: LatestRows | None = None):
         self.rows: dict[WaitingKey, dict] = {}
         self.letterless: Counter[CursorKey] = Counter()
@@ -85,7 +82,6 @@ class WaitingLetters:
 
     @property
     def tried(self) -> list[dict]:
-        """The rows to try after the latest round."""
         return [row for row in self.rows.values() if row["due_time"] is None]
 
     def next_due(self) -> int | None:
@@ -93,7 +89,6 @@ class WaitingLetters:
         return min((row["due_time"] for row in self.rows.values() if row["due_time"] is not None), default=None)
 
     def try_due(self, now: int) -> None:
-        """Try due letters after the round under way."""
         self.try_again(
             (key for key, row in self.rows.items() if row["due_time"] is not None and row["due_time"] <= now), None
         )
@@ -104,7 +99,6 @@ class WaitingLetters:
             self._put(key, self.rows[key] | {"due_time": due})
 
     def drop(self, keys: Iterable[WaitingKey]) -> None:
-        """Remove these: written, or not wanted any more."""
         for key in list(keys):
             self._changed[key] = self.rows.pop(key) | {"is_removed": True}
 
@@ -119,8 +113,7 @@ class WaitingLetters:
         *,
         known: Container[CursorKey],
     ) -> None:
-        """Record a round's letters: *left* of those *tried* were not written; *missing* messages are gone, counted for
-        *known* cursors."""
+        """Record a round's letters: *left* of those *tried* were not written; *missing* messages are gone."""
         left = _joined(left)
         stays = {key_of(each.fact) for each in left if each.is_same}
         self.drop(key for key in map(key_of, tried) if key not in stays)
@@ -162,7 +155,6 @@ def key_of(row: dict) -> WaitingKey:
 
 
 def _joined(left: list[Left]) -> list[Left]:
-    """*left*, with equal neighbours joined into one row."""
     found: list[Left] = []
     for each in left:
         if found and not each.is_same and _alike(found[-1]) == _alike(each) and found[-1].last + 1 == each.first:

@@ -1,11 +1,8 @@
-"""Executes the plan of a round, or a shorter one if it only acknowledges (transforms.round).
+"""Execute the plan of a round, or a shorter one if it only acknowledges (transforms.round).
 
-A **prepared plan** is built once and reads a file that each round replaces. Spark's plan holds only its path and
-length, which stay (see storage.store.padded), so a round costs no planning. This needs one partition, without exchange
-and broadcast, which would keep their first result.
-
-Rounds are interpreted. From :data:`COMPILED_FROM` rows on compiled plans are used, which the first such round lets a
-thread prepare. Each way has a session, from which Spark takes the choice.
+A **prepared plan** is built once and reads a file that each round replaces by one of the same length, so a round costs
+no planning. It needs one partition, without exchange and broadcast. Rounds are interpreted; from :data:`COMPILED_FROM`
+rows on a compiled plan runs, which a thread prepares.
 """
 
 import logging
@@ -62,7 +59,6 @@ class Planner:
         return outcomes(mode.run(work.rows, plan_for(work.rows)), len(work.cursors))
 
     def warm_up(self) -> None:
-        """Build and run the small plans that a start needs."""
         self._interpreted.warm_up(PLANS)
 
     def _compile_soon(self) -> None:
@@ -76,7 +72,6 @@ class Planner:
             self._is_compiling.release()
 
     def compile(self) -> None:
-        """Prepare the compiled plans."""
         if not self._is_compiling.acquire(blocking=False):
             return
         try:

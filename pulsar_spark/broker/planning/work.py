@@ -16,8 +16,6 @@ from pulsar_spark.transforms.round_inputs import KINDS, SCHEMA
 
 
 class Rows:
-    """Collects rows of transforms.round_inputs."""
-
     def __init__(self):
         self._cursors: dict[str, list[int]] = {kind: [] for kind in KINDS}
         self._columns: dict[str, list[list]] = {kind: [[] for _ in names] for kind, names in KINDS.items()}
@@ -54,10 +52,8 @@ class Rows:
 
 class Work(NamedTuple):
     """What to plan: rows of transforms.round_inputs, the cursor of each number, and the entries they stand for.
-
     ``resting`` are cursors without work, with consumers that could take entries. ``fruitless`` are Key_Shared cursors
-    in which nothing was found, with what to note of each (see candidates).
-    """
+    in which nothing was found."""
 
     rows: pa.Table
     cursors: list[CursorDraft]

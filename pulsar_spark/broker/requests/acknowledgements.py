@@ -1,5 +1,5 @@
-"""Acknowledgements and returns, noted for the plan. What is left of a batch depends on the order of requests (3.20), so
-it is computed here. Rules: semantics 3.11-3.20, 4.15, 4.16, 4.21."""
+"""Acknowledgements and returns, noted for the plan (semantics 3.11-3.20, 4.15, 4.16, 4.21). What is left of a batch
+depends on the order of requests (3.20), so it is computed here."""
 
 from collections.abc import Iterable, Iterator
 
@@ -25,8 +25,6 @@ NOTED = ("ack", "negative_ack")
 
 
 class Acknowledgements(RequestHandler):
-    """Requests about entries."""
-
     def ack(self, request: Request) -> str | None:
         cursor = self.cursor_of(request)
         first, last = self.check_range(cursor, request.first, request.last)
@@ -122,8 +120,8 @@ class Acknowledgements(RequestHandler):
         )
 
     def note(self, taken: Request, alike: Iterable[Request]) -> Iterator[Request]:
-        """Note requests *alike* one of :data:`NOTED` that was just *taken*: of one kind, cursor and consumer. Yields
-        those to execute one by one, because they say more or may be refused."""
+        """Note requests of one of the kinds :data:`NOTED`, cursor and consumer. Yields those to execute one by one,
+        because they say more or may be refused."""
         cursor = self.cursor_of(taken)
         draft, now, is_ack = self.draft.of(cursor), self.draft.now, taken.kind == "ack"
         consumer_id = taken.consumer_id or ""

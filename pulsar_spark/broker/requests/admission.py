@@ -1,8 +1,5 @@
-"""Validates a row of ``requests`` before it is executed. A row refused here has changed nothing.
-
-Anyone who can write to the table can write any row, so names, ids and numbers are checked. A request past its
-``valid_until_ms``, by its sender's clock, is refused: its sender has reported a failure.
-"""
+"""Validate a row of ``requests`` before it is executed: anyone who can write to the table can write any row. A request
+past its ``valid_until_ms`` is refused, since its sender has reported a failure."""
 
 from functools import lru_cache
 

@@ -37,9 +37,8 @@ class CursorDraft:
     * ``tails``: (consumer, round, first), coming back unseen: deliveries of that round from *first* on, and later ones.
     * ``passed``: passed over, as they wait for their deliver time.
     * ``ack_sets``: what is left of batches, by position.
-    * ``has_new_limits``: limits of unacknowledged messages changed.
     * ``ranges_before``: hash ranges before consumers changed.
-    * ``is_rewritten``: all that is known of its entries is to be written.
+    * ``is_rewritten``: the states of all entries are to be written.
     """
 
     cursor: Cursor
@@ -62,7 +61,6 @@ class CursorDraft:
 
     @property
     def has_work(self) -> bool:
-        """Do the requests need a plan?"""
         return bool(
             self.acks
             or self.passed
@@ -81,8 +79,7 @@ class CursorDraft:
         return [*self.acks, *((position, position) for position, left in self.ack_sets.items() if is_empty(left))]
 
     def expire(self, first: int, last: int) -> None:
-        """Acknowledge *first*..*last* because of time to live or a quota. If all are acknowledged already, nothing is
-        asked: no read follows."""
+        """Acknowledge *first*..*last* because of time to live or a quota, unless all are acknowledged already."""
         backlog = list(self.cursor.backlog(first, last))
         for begin, end in backlog:
             self.expired += sum(until - since + 1 for since, until in self.acks.gaps(begin, end))
@@ -90,7 +87,7 @@ class CursorDraft:
             self.acks.add(first, last)
 
     def rewrite(self) -> None:
-        """Take over a change of the cursor's map outside the plan: all that is known of its entries is written."""
+        """Take over a change of the cursor's map outside the plan: the states of all entries are written."""
         self.cursor.entries.take_changes()
         self.cursor.follow_map()
         self.is_rewritten = self.is_changed = True
@@ -104,8 +101,6 @@ class CursorDraft:
 
 
 class Refusal(NamedTuple):
-    """A refused request, for the log."""
-
     kind: str
     error: str
     text: str

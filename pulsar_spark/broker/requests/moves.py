@@ -22,8 +22,6 @@ LONGEST_SECONDS = 10**9
 
 
 class Moves(RequestHandler):
-    """Requests that move a cursor."""
-
     def seek(self, request: Request) -> str:
         cursor, state = self.cursor_of(request), self.topic_of(request)
         end = state.end_position(cursor.key.partition)
@@ -50,7 +48,6 @@ class Moves(RequestHandler):
         return str(target)
 
     def skip(self, request: Request) -> str:
-        """Acknowledge the next entries of the backlog; returns their number."""
         cursor, state = self.cursor_of(request), self.topic_of(request)
         acks, passed = self.draft.of(cursor).acks, cursor.mark_delete
         end = state.end_position(cursor.key.partition)

@@ -40,7 +40,6 @@ class RequestHandler:
         return CursorKey(self.bundle.topics[topic].topic.topic_id, partition, subscription)
 
     def found(self, request: Request) -> Cursor | None:
-        """The cursor of a request, if there is one."""
         key = self.key_of(request)
         return None if key is None else self.bundle.cursors.get(key)
 
@@ -62,7 +61,6 @@ class RequestHandler:
             )
 
     def forget(self, entry: SetAside) -> None:
-        """Remove an entry from what is set aside."""
         self.bundle.set_aside.pop(entry.id, None)
         self.draft.facts.append(set_aside_row(entry, is_removed=True))
 
@@ -77,13 +75,11 @@ class RequestHandler:
         return consumer
 
     def asker_of(self, request: Request) -> str | None:
-        """The name of the request's consumer, else its id."""
         cursor = self.found(request)
         consumer = cursor.consumers.get(request.consumer_id or "") if cursor else None
         return consumer.name if consumer else request.properties.get("consumer_name") or request.consumer_id
 
     def check_range(self, cursor: Cursor, first: int | None, last: int | None) -> tuple[int, int]:
-        """*first* and *last*, which are positions of entries."""
         end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)
         if first is None or last is None or not 0 <= first <= last < end:
             raise InvalidMessage(

@@ -1,5 +1,5 @@
-"""Executes requests in order. Control requests change the bundle; acknowledgements and returns are noted for the plan.
-A refused request changes nothing; it is answered, or logged if no client waits."""
+"""Execute requests in order. Acknowledgements and returns are noted for the plan. A refused request changes nothing; it
+is answered, or logged if no client waits."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
@@ -109,8 +109,7 @@ class Intake(RequestHandler):
         }
 
     def take_all(self, requests: Iterable[Request]) -> None:
-        """Execute requests in order. The first of many similar ones is checked for all, as they change nothing that is
-        checked."""
+        """Execute requests in order. The first of many similar ones is checked for all."""
         for (kind, *_), alike in groupby(requests, _ALIKE):
             first, *rest = alike
             others: Iterable[Request] = rest
@@ -172,7 +171,6 @@ class Intake(RequestHandler):
         self.new_cursor(self.topic_of(request), request, request.properties.get("initial_position", "Latest"))
 
     def _policy(self, request: Request) -> None:
-        """Set a policy, or without a value remove it."""
         name, value = request.properties.get("name", ""), request.properties.get("value")
         check_policy(name, value)
         owner = request.topic or request.properties.get("namespace")

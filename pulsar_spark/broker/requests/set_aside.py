@@ -1,9 +1,5 @@
-"""Requests about what was set aside: retry or drop it.
-
-A retried request is read from its commit and executed. A retried topic or subscription is served again, and entries of
-consumers that left come back. What fails again is set aside again (``UnknownError``). Only requests can be dropped, and
-only the latest :data:`MOST_REQUESTS` are kept.
-"""
+"""Requests about what was set aside: retry or drop it. What fails again is set aside again. Only requests can be
+dropped, and only the latest :data:`MOST_REQUESTS` are kept."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -55,7 +51,6 @@ class SetAsideRequests(RequestHandler):
         self._broken, self._take = broken, take
 
     def retry(self, request: Request) -> str:
-        """Retry one entry, or all; returns how many."""
         entries = self._entries(request)
         failed = [entry for entry in entries if not self._retry(entry)]
         if failed:
@@ -69,7 +64,6 @@ class SetAsideRequests(RequestHandler):
         return str(len(entries))
 
     def drop(self, request: Request) -> str:
-        """Drop one request that was set aside, or all; returns how many."""
         entries = self._entries(request)
         if is_true(request.properties, "all"):
             entries = [entry for entry in entries if entry.status == REQUEST]

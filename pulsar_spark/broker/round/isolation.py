@@ -1,8 +1,7 @@
-"""Pins an unexpected exception on the request, topic or subscription that was being processed.
+"""Pin an unexpected exception on the request, topic or subscription that was being processed.
 
-:func:`isolated` raises it as :class:`Broken` with this unit. The bundle is then loaded again, the unit set aside, and
-the round run without it (see recovery). If the plan fails, each cursor is planned alone. Refusals, a fence, faults of
-the machine and a missing Spark (:func:`is_fault`) pass through.
+:func:`isolated` raises it as :class:`Broken`; recovery sets this unit aside. Refusals, a fence, faults of the machine
+and a missing Spark pass through.
 """
 
 import logging
@@ -79,8 +78,7 @@ class PlannerFailed(Exception):
 
 
 class isolated:
-    """Context manager that pins an unexpected exception on *unit*; the innermost counts. A class, because a generator
-    is slow."""
+    """Pin an unexpected exception on *unit*; the innermost counts. A class, because a generator is slow."""
 
     def __init__(self, unit: Unit):
         self._unit = unit
@@ -97,7 +95,7 @@ class isolated:
 
 def plan_isolated(plan: Callable, work) -> list:
     """The plan of *work*. If it fails, though a plan of nothing succeeds, cursors are planned one by one;
-    :class:`Broken` names the failing ones."""
+    :class:`Broken` names those that fail."""
     try:
         return plan(work)
     except Exception as failure:

@@ -54,13 +54,9 @@ from pulsar_spark.table_specs import LEDGERS
 
 
 class RoundInputs(NamedTuple):
-    """What a round is about, beside the bundle.
-
-    * ``requests`` are executed in order, and ``later`` ones kept for a later round. With them all commits of requests
-      up to ``requests_version`` are consumed.
-    * ``broken`` are requests, topics and subscriptions to set aside.
-    * ``housekept`` are tables, what housekeeping did, and to how many files or commits.
-    """
+    """What a round is about, beside the bundle: ``requests`` to execute, in order, and ``later`` ones to keep, which
+    end with commit ``requests_version``; what is ``broken`` and to be set aside; and ``housekept``: tables, what was
+    done, and to how many files or commits."""
 
     now: Instant
     requests: Sequence[Request]
@@ -80,11 +76,8 @@ class Numbered(NamedTuple):
 def run_round(
     bundle: Bundle, inputs: RoundInputs, plan: Callable[[Work], list[Outcome]], tables: RoundTables, limit: int
 ) -> tuple[RoundResult, list[Request]]:
-    """Run a round, which is committed whole or not at all; returns its result, and requests for the next round.
-
-    *limit* is the broker's limit of unacknowledged messages, 0 for none. After an error the bundle in memory may be
-    ahead of its tables: read it again.
-    """
+    """Run a round, which is committed whole or not at all; returns its result, and requests for the next round. *limit*
+    is the broker's limit of unacknowledged messages, 0 for none. After an error, read the bundle again."""
     # 1. Number what was published, note chunks, and forget deleted topics.
     draft = begin_round(bundle, inputs)
     numbered = number_published(bundle, draft, inputs.requests)
@@ -125,7 +118,6 @@ def run_round(
 
 
 def begin_round(bundle: Bundle, inputs: RoundInputs) -> RoundDraft:
-    """Set the time, and set aside what is broken."""
     was_set_back, bundle.now = is_set_back(inputs.now, bundle.now), inputs.now
     draft = RoundDraft(bundle.round + 1, *inputs.now, was_set_back)
     draft.facts += bundle.outlived
@@ -182,7 +174,6 @@ def forget_unneeded(bundle: Bundle, draft: RoundDraft, topics: list[TopicState],
 
 
 def result_of(draft: RoundDraft, rows: RoundRows) -> RoundResult:
-    """What the committed round did, in numbers."""
     letters = sum(fact["last"] - fact["first"] + 1 for fact in rows.facts if fact["kind"] == "letter")
     expired = sum(changes.expired for changes in draft.cursors.values())
     return RoundResult(

@@ -1,9 +1,9 @@
-"""Runs a failed round again without its cause.
+"""Run a failed round again without its cause.
 
-The bundle is read again. A named unit is set aside (see isolation). If a failure names none, a round keeps all requests
-for later rounds. If even that fails, it is tried again after growing pauses. If not, the first half of the requests is
-executed, or half of that, until a round succeeds or the next request alone makes it fail. Errors of the machine are
-raised after the reload; a fence, or a corrupt table of its own, stops the broker.
+The bundle is read again, and what the failure names is set aside (see isolation). If it names nothing, a round keeps
+all requests for later. If even that fails, it is tried again after growing pauses. Else the first half of the requests
+is executed, or half of that, until one request alone makes a round fail. Errors of the machine are raised; a fence, or
+a corrupt table of its own, stops the broker.
 """
 
 import logging
@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 
 
 class Attempts(Protocol):
-    """What recovery asks of rounds: to run one, and to read the bundle again."""
-
     bundle: Bundle
     clock: BundleClock
 
@@ -46,8 +44,6 @@ class Attempts(Protocol):
 
 
 class Recovery:
-    """The recovery of one :class:`~pulsar_spark.broker.round.rounds.Rounds`."""
-
     def __init__(self, rounds: Attempts, clock: Callable[[], float] = time.monotonic):
         self._rounds, self._clock = rounds, clock
         self._failures, self._quiet_until = 0, 0.0

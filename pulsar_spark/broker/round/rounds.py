@@ -1,7 +1,4 @@
-"""What lives longer than a round: the bundle, the clock, the planner, and requests for the next round.
-
-The steps of a round are in :mod:`~pulsar_spark.broker.round.pipeline`, its repetition after a failure in ``recovery``.
-"""
+"""What lives longer than a round: the bundle, the clock, the planner, and requests for the next round."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -26,11 +23,8 @@ from pulsar_spark.storage.delta.python_rows import uncollected
 
 
 class Rounds:
-    """Runs rounds on a bundle.
-
-    *plan* turns work into outcomes. *now* returns microseconds since 1970, *steady* those of a clock that cannot be
-    set. A limit of 0 is none.
-    """
+    """Runs rounds on a bundle. *plan* turns work into outcomes. *now* and *steady*, a clock that cannot be set, return
+    microseconds."""
 
     def __init__(
         self,
@@ -79,12 +73,9 @@ class Rounds:
 
     @uncollected()
     def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside] = ()) -> RoundResult:
-        """Run one round over *requests*, up to *requests_version*, and over due and published entries.
-
-        *unreadable* requests are set aside, and so is what makes the round fail (see recovery). An error of the
-        machine, such as a full disk, is raised once memory agrees with the tables; call again with the requests after
-        ``bundle.requests_version``.
-        """
+        """Run one round over *requests*, up to *requests_version*, and over due and published entries. *unreadable*
+        requests are set aside. An error of the machine, such as a full disk, is raised once memory agrees with the
+        tables; call again with the requests after ``bundle.requests_version``."""
         return self._recovery.run(requests, requests_version, unreadable)
 
     def attempt(
@@ -110,7 +101,6 @@ class Rounds:
 
     @property
     def is_waiting(self) -> bool:
-        """Does a failed round wait for another try?"""
         return self._recovery.is_waiting
 
     @property
@@ -160,7 +150,6 @@ class Rounds:
         self._own = self._of_ours(write_missing_projections(self.bundle))
 
     def take_own_requests(self) -> list[Request]:
-        """Remove and return the next round's own requests."""
         own, self._own = self._own, []
         return own
 

@@ -12,8 +12,6 @@ log = logging.getLogger(__name__)
 
 
 class Waits:
-    """The threads of a broker that wait."""
-
     def __init__(self, broker_id: str):
         self._broker_id, self._lock = broker_id, threading.Lock()
         self._waiting: set[int] = set()
@@ -57,7 +55,6 @@ class Backoff:
         self.pause(fault)
 
     def pause(self, cause: object) -> None:
-        """Pause for any *cause*."""
         if not self.is_waiting:
             self._waits.begin(self, self._what, cause)
         self._failures += 1

@@ -1,9 +1,5 @@
-"""Stores the classes that a broker's JVM loads, so that the next one on this machine starts faster.
-
-Loading some 20,000 classes takes most of Spark's start. Java 17 can write them to a file at a process's end, and map
-that into later ones. A separate process runs a small broker to create it. A JVM that the file does not fit ignores it.
-Source: JEP 350, Dynamic CDS Archives.
-"""
+"""Store the classes that a broker's JVM loads, so that the next one on this machine starts faster (JEP 350). A separate
+process runs a small broker to write the file."""
 
 import os
 import subprocess
@@ -23,8 +19,7 @@ _JVM_SECONDS = 300
 
 
 def archive_classes() -> Path:
-    """Create the archive of this machine and user again; returns its path. :class:`UnknownError` if that fails; the old
-    archive stays."""
+    """Create the archive of this machine and user again; returns its path. :class:`UnknownError` if that fails."""
     target = class_archive()
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f".{target.name}.{os.getpid()}")

@@ -36,16 +36,13 @@ class LeaseKeeper:
         self._thread: threading.Thread | None = None
 
     def go_on_with(self, lease: BundleLease) -> None:
-        """Use this broker's *lease*, which watched the holder."""
         self._lease = lease
 
     def hand_over_by(self, hand_over: Callable[[], None]) -> None:
-        """Call *hand_over* when another broker asks for the lease."""
         self._hand_over = hand_over
 
     def begin(self, standby_seconds: float | None, look: Callable[[], object] = lambda: None) -> bool:
-        """Take the lease and keep it; False if stopped or out of time. Logs for whom it stands by; calls *look*
-        meanwhile."""
+        """Take the lease and keep it; False if stopped or out of time. Calls *look* meanwhile."""
         waited_since, stood_by_for = time.monotonic(), None
         backoff = Backoff(self._stopping, self._waits, "its lease cannot be taken")
         while not self._take(backoff):
@@ -120,8 +117,7 @@ def new_broker_id(mark: str = "") -> str:
 
 
 def remove_stale_folders(layout: Layout, broker_id: str) -> None:
-    """Delete old files of other brokers; new ones may belong to one that starts. A broker that needs its own again
-    writes them."""
+    """Delete old files of other brokers. A broker that needs its own again writes them."""
     before = time.time() - STALE_SECONDS
     for folder in (layout.local_folder() / "inputs", layout.checkpoint()):
         for found in folder.iterdir() if folder.is_dir() else ():

@@ -1,8 +1,7 @@
-"""Which clients gave a sign of life, and which are gone before their lease ends.
+"""Which clients gave a sign of life, and which are gone before their lease ends (PersistentSubscription.addConsumer).
 
-Rule: PersistentSubscription.addConsumer checks the holder's connection. Here, a client is gone if its process's lock is
-free (storage.processes.presence); a client without one, or on another machine, has only its lease. Clients that went
-are remembered for a while, since earlier requests may be read later.
+A client is gone if its process's lock is free; one without a lock, or on another machine, has only its lease. Clients
+that went are remembered for a while.
 """
 
 import time

@@ -1,5 +1,5 @@
-"""The micro-batches of a broker's query. If the disk fails, a micro-batch drops its work, to be done again. Other
-failures go to the broker directly, because Spark would wrap them."""
+"""The micro-batches of a broker's query. If the disk fails, one drops its work, to be done again. Other failures go to
+the broker directly."""
 
 import logging
 import threading
@@ -33,12 +33,9 @@ log = logging.getLogger(__name__)
 
 
 class MicroBatches:
-    """The micro-batches of one broker. ``rounds`` is set once its bundle is taken over.
-
-    *inputs* is the folder of prepared plans. *on_round* gets each committed result and its seconds. *stopping* ends
-    all; with *available_now*, it is set when nothing is left to do. *disk* waits for the root, one of *waits* for the
-    delay index; *fail* gets what ends the broker.
-    """
+    """The micro-batches of one broker. ``rounds`` is set once its bundle is taken over. *inputs* is the folder of
+    prepared plans, *on_round* gets each committed result and its seconds, *fail* what ends the broker. *stopping* ends
+    all; with *available_now*, it is set when nothing is left to do."""
 
     rounds: Rounds
 
@@ -125,7 +122,6 @@ class MicroBatches:
             self._stopping.set()
 
     def run(self, moved: DataFrame | None, _batch_id: int) -> None:
-        """One micro-batch, which is one round; raises nothing into Spark."""
         with self.lock:
             self._between.clear()
             try:
@@ -140,7 +136,6 @@ class MicroBatches:
                 self._between.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the round under way, for at most *seconds*."""
         self._between.wait(seconds)
 
     def end(self) -> None:
@@ -160,7 +155,6 @@ class MicroBatches:
             (self.disk.wait_for_disk if are_inputs_there else self.disk.pause)(fault)
 
     def run_round(self) -> None:
-        """One round over what was requested and published until now."""
         started = time.perf_counter()
         requests, known = self._layout.broker_table(REQUESTS.name), self.rounds.bundle.requests_version
         result = self.rounds.run(*read_request_batch(requests, after=known))

@@ -26,13 +26,9 @@ def run_broker(
     delayed_delivery_max_num_buckets: int = MAX_NUM_BUCKETS,
     housekeeping: bool = True,
 ) -> None:
-    """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks.
-
-    If the root has several bundles, also after a split, it shares them with the other brokers. Raises
-    :class:`BrokerFenced` if another broker took over.
-    *spark* is the session, by default a new one; *on_round* gets each committed result and its seconds. For other
-    arguments see :class:`Broker`.
-    """
+    """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks. If the root
+    has several bundles, it shares them with the other brokers. *spark* is the session, by default a new one; for other
+    arguments see :class:`Broker`. :class:`BrokerFenced` if another broker took over."""
     announce_start(root)
     session = _start_session(root) if spark is None else spark
 
@@ -98,7 +94,6 @@ def _serve_until_signalled(make: Callable[[], Broker | Shared]) -> None:
 
 
 def _serve(broker: Broker | Shared) -> bool:
-    """Serve until the end; returns whether the bundle is split."""
     is_up = broker.start()
     if is_up and isinstance(broker, Broker) and len(bundles_of(broker.layout).folders) > 1:
         broker.close()
@@ -119,11 +114,8 @@ def _leave_streams_to_us(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def _no_signal_for_spark() -> Iterator[None]:
-    """A JVM started inside ignores SIGTERM, as pyspark's ignores SIGINT.
-
-    So a signal to the process group stops the broker, which ends its JVM, and not both in the middle of a round. A
-    signal meanwhile is delivered afterwards.
-    """
+    """Let a JVM that is started inside ignore SIGTERM, as pyspark's ignores SIGINT: a signal to the process group stops
+    the broker, which ends its JVM. A signal meanwhile is delivered afterwards."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:

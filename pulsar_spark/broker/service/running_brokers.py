@@ -1,4 +1,4 @@
-"""Files that show which brokers share a root: one per process, held like a lease."""
+"""Files that show which brokers share a root: one per process, kept like a lease."""
 
 import time
 
@@ -31,13 +31,11 @@ class RunningBrokers:
         self._layout.store.make_folder(self._folder)
 
     def give_sign(self) -> None:
-        """Show that this broker runs, if it is time."""
         if time.monotonic() >= self._next_sign:
             self._file(self._own).change(lambda known: {"broker_id": self._broker_id, "is_held": True})
             self._next_sign = time.monotonic() + SIGN_SECONDS
 
     def end(self) -> None:
-        """Show that this broker no longer runs."""
         self._file(self._own).change(lambda known: {"broker_id": self._broker_id, "is_held": False})
         _remove(self._own)
 

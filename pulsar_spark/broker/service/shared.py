@@ -1,12 +1,8 @@
 """Brokers share the bundles of a root: each process serves as many as any other, takes over from one that ended, and
 gives some up for a new one.
 
-Lease files say which processes run and which serves each bundle, and a pure rule decides
-(protocol.topics.bundles.share). If looks are out of date, the bundle's lease decides, and at last the fence of a
-round's commit. A bundle given up, also for a split, ends its round first; consumers notice nothing.
-
-A failed bundle is left alone for a while. With available_now, the process ends once all bundles are done, or with a
-failure.
+Lease files show which processes run and which serves each bundle; protocol.topics.bundles.share decides. If looks are
+out of date, the bundle's lease decides. A failed bundle is left alone for a while.
 """
 
 import logging
@@ -34,7 +30,7 @@ log = logging.getLogger(__name__)
 
 class Shared:
     """Serves a share of a root's bundles until stopped. *make* creates a broker from a bundle's folder name and this
-    process's id. With *available_now* it ends when its brokers have."""
+    process's id."""
 
     def __init__(self, root, make: Callable[[str, str], Broker], *, available_now: bool = False):
         self.layout, self._make, self._available_now = Layout(root), make, available_now
@@ -141,8 +137,7 @@ class Shared:
             self._end_or_wait(now, is_idle=not self.brokers and not free, is_beside_others=is_beside_others)
 
     def _end_or_wait(self, looked: float, *, is_idle: bool, is_beside_others: bool) -> None:
-        """End if nothing is left. Others' bundles count as served once this was idle for a whole lease, as their
-        processes may have died."""
+        """End if nothing is left. Others' bundles count as served once this was idle for a whole lease."""
         if not is_idle:
             self._idle_since = None
         elif not is_beside_others or (self._idle_since is not None and looked >= self._idle_since + LEASE_SECONDS):
@@ -151,7 +146,6 @@ class Shared:
             self._idle_since = time.monotonic()
 
     def _is_done(self, folder: str) -> bool:
-        """Is the bundle's broker done, without news since?"""
         done = self._done.get(folder)
         if done is not None and done.has_news():
             del self._done[folder]
@@ -175,7 +169,6 @@ class Shared:
             self._leave_alone(folder, broker.failure)
 
     def _drop_ended(self) -> None:
-        """Release bundles whose brokers stopped or failed."""
         for folder, broker in list(self.brokers.items()):
             if broker.is_stopping:
                 self._release(folder)

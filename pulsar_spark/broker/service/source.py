@@ -1,8 +1,7 @@
 """The stream that the broker's query reads: a row for each log that moved, and one for the clock when something is due.
 
-Spark runs a source in its own Python process, so it asks the broker's :class:`Feed` over a socket, one JSON line per
-question. The answer comes once there is work, or after :data:`PATIENCE_SECONDS` that there is none, which makes no
-micro-batch. Offsets are unique and only for users and listeners: tables say what is consumed (design 3.4, rule 3).
+Spark runs a source in its own Python process, so it asks the broker's :class:`Feed` over a socket, a line of JSON per
+question. The answer comes once there is work, or after :data:`PATIENCE_SECONDS`.
 """
 
 import contextlib
@@ -130,7 +129,7 @@ class RoundReader(SimpleDataSourceStreamReader):
         return iter([])
 
 
-def say_unless_the_query_ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def report_unless_the_query_ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Exception hook of Spark's process, silent if its connection broke, as at a query's end."""
     if not isinstance(error, EOFError | ConnectionError):
         sys.__excepthook__(kind, error, trace)
@@ -147,13 +146,13 @@ class RoundSource(DataSource):
         return SCHEMA
 
     def simpleStreamReader(self, schema) -> RoundReader:
-        sys.excepthook = say_unless_the_query_ended
+        sys.excepthook = report_unless_the_query_ended
         return RoundReader(self.options["path"])
 
 
 def register_source(spark: SparkSession) -> str:
     """Register the format; returns its name, which differs from :data:`FORMAT` in a session cloned from one that has
-    it, as Spark does not find it there."""
+    it."""
     import pulsar_spark.broker.service.source as itself
 
     # By value: Spark's process need not import the package, which takes a second.

@@ -1,5 +1,4 @@
-"""The streaming query of a broker's micro-batches, replaced if Spark ends it. Each has its own checkpoint folder, as a
-replaced broker may still write to one."""
+"""The streaming query of a broker's micro-batches, replaced if Spark ends it. Each has its own checkpoint folder."""
 
 import logging
 import shutil
@@ -33,11 +32,8 @@ log = logging.getLogger(__name__)
 
 
 class Stream:
-    """Runs one query at a time until *stopping*: it looks for work in *batches*, and runs one if there is some.
-
-    *fail* gets the error if Spark ended; *starts_again* gets True when a query is replaced, False once the new one
-    runs.
-    """
+    """Run one query at a time until *stopping*: look for work in *batches*, and run one if there is some. *fail* gets
+    the error if Spark ended; *starts_again* gets True when a query is replaced, False once the new one runs."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
-"""A broker keeps its root's tables small and their logs short, in the background (see storage.upkeep.housekeeping).
+"""Keep a root's tables small and their logs short, in the background.
 
-One thread does a step at a time and rests nine times as long, less if a table has many new commits. Before each step it
-checks the lease. An error ends work on that table for now. Tables are looked at after enough commits, and from time to
-time. Policies say how long things stay (see storage.upkeep.kept_tables). Each look also gives memory back.
+One thread does a step at a time and rests nine times as long. Before each step it checks the lease. An error ends work
+on that table for now. Policies say how long things stay.
 """
 
 import logging
@@ -67,8 +66,8 @@ class Housekeeping:
             give_memory_back()
 
     def look(self) -> None:
-        """Do the work that is due. Any failure ends only one table's work; except for :data:`MAY_PASS` it is logged
-        with its traceback."""
+        """Do the work that is due. A failure ends only one table's work; except for :data:`MAY_PASS` it is logged with
+        its traceback."""
         try:
             found = self._find()
         except Exception as failed:  # see above

@@ -1,8 +1,5 @@
-"""Time to live, backlog quotas and the end of idle subscriptions, checked every ``ttl_check_seconds``.
-
-It runs in a round before the plan, and notes acknowledgements and unsubscribes, so a crash repeats or loses nothing. A
-topic above its quota is checked every second. Rules: semantics 3.29-3.31 (see protocol.policies.expiry).
-"""
+"""Time to live, backlog quotas and the end of idle subscriptions, checked every ``ttl_check_seconds`` in a round before
+the plan (semantics 3.29-3.31). A topic above its quota is checked every second."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -139,8 +136,7 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
 
 
 def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
-    """Entries after mark-delete with a deliver time, in order, without parts of chunked messages.
-    Waiting entries have the time they wait for."""
+    """Entries after mark-delete with a deliver time, in order, without parts of chunked messages."""
     if last <= cursor.mark_delete:
         return
     waiting = list(_waiting(cursor, last))

@@ -15,8 +15,6 @@ from pulsar_spark.storage.spark.spark_root import can_read
 
 
 class SideWork:
-    """The side work of one broker. Without a session that can read the root, large jobs are left out."""
-
     def __init__(self, layout: Layout, spark: SparkSession | None, broker_id: str):
         self._layout, self._spark, self._broker_id = layout, spark, broker_id
         self.delays: DelayUpkeep | None = None
@@ -48,5 +46,4 @@ class SideWork:
                 work.close()
 
     def _session(self) -> SparkSession | None:
-        """The session, if it can read the root."""
         return self._spark if self._spark is not None and can_read(self._spark, self._layout.root) else None
