@@ -1,8 +1,75 @@
-"""``pulsar.exceptions`` for scripts: the errors of ``errors``, and further ones of the ``pulsar`` package, which are
-never raised here."""
+"""``pulsar.exceptions`` for scripts: the errors of ``errors``, and others of the ``pulsar`` package, never raised
+here."""
 
-from pulsar_spark.errors import *  # noqa: F403 - this module is that list, and more
+# ruff: noqa: F403, F405
+
+from pulsar_spark.errors import *
 from pulsar_spark.errors import PulsarSparkError
+
+__all__ = [
+    "AlreadyClosed",
+    "AuthenticationError",
+    "AuthorizationError",
+    "BrokerFenced",
+    "BrokerMetadataError",
+    "BrokerPersistenceError",
+    "ChecksumError",
+    "ConnectError",
+    "ConsumerAssignError",
+    "ConsumerBusy",
+    "ConsumerNotFound",
+    "ConsumerNotInitialized",
+    "CorruptState",
+    "CryptoError",
+    "CumulativeAcknowledgementNotAllowedError",
+    "DecompressionError",
+    "ErrorGettingAuthenticationData",
+    "IncompatibleSchema",
+    "Interrupted",
+    "InvalidConfiguration",
+    "InvalidMessage",
+    "InvalidMessageId",
+    "InvalidRequest",
+    "InvalidTopicName",
+    "InvalidTxnStatusError",
+    "InvalidUrl",
+    "JavaNotFound",
+    "LookupError",
+    "MemoryBufferIsFull",
+    "MessageTooBig",
+    "MessagesLost",
+    "NamespaceNotFound",
+    "NewerLayout",
+    "NotARoot",
+    "NotAllowedError",
+    "NotConnected",
+    "OlderLayout",
+    "OperationNotSupported",
+    "ProducerBlockedQuotaExceededError",
+    "ProducerBlockedQuotaExceededException",
+    "ProducerBusy",
+    "ProducerFenced",
+    "ProducerNotInitialized",
+    "ProducerQueueIsFull",
+    "PulsarException",
+    "PulsarSparkError",
+    "ReadError",
+    "SchemaNotFound",
+    "ServiceUnitNotReady",
+    "SubscriptionBusy",
+    "SubscriptionNotFound",
+    "Timeout",
+    "TooManyLookupRequestException",
+    "TopicNotFound",
+    "TopicStopped",
+    "TopicTerminated",
+    "TransactionConflict",
+    "TransactionCoordinatorNotFoundError",
+    "TransactionNotFound",
+    "UnknownError",
+    "UnreadableMessage",
+    "UnsupportedVersionError",
+]
 
 
 class AuthenticationError(PulsarSparkError):

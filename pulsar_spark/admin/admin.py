@@ -1,4 +1,4 @@
-"""Class :class:`Admin`: topics, namespaces, messages and statistics; its bases have the other verbs."""
+"""Class :class:`Admin`; its bases have the verbs of each subject."""
 
 import itertools
 from collections.abc import Iterator
@@ -118,12 +118,11 @@ class Admin(
         create_topic(self.layout, topic, partitions)
 
     def update_partitioned_topic(self, topic: str, partitions: int) -> None:
-        """Raise the number of a topic's *partitions*. Its subscriptions read the new ones from the first message; for
-        that the call needs the broker.
+        """Raise the number of a topic's *partitions*. Its subscriptions read the new ones from the first message, for
+        which the call needs the broker.
 
         A repeated call with the same number completes an interrupted one. :class:`NotAllowedError` for a smaller
-        number, and for a topic without partitions. Open clients follow within seconds. A key may then go to another
-        partition.
+        number, and for a topic without partitions. A key may then go to another partition.
         """
         found = raise_partitions(self.layout, topic, partitions)
         there = {
@@ -212,8 +211,8 @@ class Admin(
         }
 
     def unload(self, topic: str) -> None:
-        """Disconnect all consumers of a topic, which subscribe again by themselves. Their unacknowledged messages are
-        redelivered with the redelivery count they had."""
+        """Disconnect all consumers of a topic, which subscribe again. Their unacknowledged messages keep their
+        redelivery count."""
         self._ask(topic, None, "unload")
 
     def reset_namespace(self, namespace: str) -> None:
@@ -227,7 +226,7 @@ class Admin(
 
     def lost_messages(self, topic: str) -> list[dict]:
         """The ranges of messages whose file was deleted by hand or is damaged: positions, ledger and entry ids, count
-        and file. Reads every file of the topic."""
+        and file."""
         found, partitions = resolve_topic(self.layout, topic)
         return [each._asdict() for each in lost_entries_of(self.layout, found, partitions)]
 
@@ -237,7 +236,7 @@ class Admin(
         return [each._asdict() for each in mend_topic(self.layout, read_topic(self.layout, topic), dry_run=dry_run)]
 
     def peek_messages(self, topic: str, subscription: str, messages: int = 1, at: int | MessageId = 0) -> list[Message]:
-        """The next *messages* of the subscription's backlog, or fewer if it ends; *at* begins at a position or entry.
+        """The next *messages* of the subscription's backlog, or fewer; *at* begins at a position or entry.
 
         Nothing is acknowledged or moved, and delivered messages are included. Name one partition of a partitioned
         topic, or give an id of one.
@@ -246,7 +245,7 @@ class Admin(
         return list(itertools.islice(self.backlog(topic, subscription, at), messages))
 
     def backlog(self, topic: str, subscription: str, at: int | MessageId = 0) -> Iterator[Message]:
-        """Iterate over the messages of :meth:`peek_messages`, from *at* on, with one in memory at a time."""
+        """Iterate over the messages of :meth:`peek_messages`, from *at* on."""
         check_subscription(subscription)
         found, first = place_of(self.layout, topic, at)
         return found.backlog(subscription, first)

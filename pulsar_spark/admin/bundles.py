@@ -9,7 +9,7 @@ from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
 
 
 class BundleVerbs:
-    """The part of :class:`~pulsar_spark.admin.Admin` for bundles."""
+    """Part of ``Admin`` for bundles."""
 
     layout: Layout
 
@@ -35,8 +35,8 @@ class BundleVerbs:
         """Split *bundle*, a range of hashes as :meth:`bundles` shows it, at the hash *at* or in the middle, and return
         both parts.
 
-        The second part begins with *at*. No message moves. The serving broker hands the bundle over during the split,
-        then continues. :class:`NotAllowedError` if it does not, :class:`InvalidConfiguration` for an unknown bundle.
+        No message moves. The serving broker hands the bundle over during the split, then continues.
+        :class:`NotAllowedError` if it does not, :class:`InvalidConfiguration` for an unknown bundle.
         """
         from pulsar_spark.broker.bundle.split import split_bundle  # here, because it imports all that a round needs
 

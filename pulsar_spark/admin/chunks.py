@@ -23,13 +23,12 @@ _SHOWN = {
 
 
 class IncompleteChunks:
-    """The part of :class:`~pulsar_spark.admin.Admin` for incomplete chunked messages. *topic* may be a partition."""
+    """Part of ``Admin`` for incomplete chunked messages. *topic* may be a partition."""
 
     layout: Layout
 
     def incomplete_chunks(self, topic: str) -> Iterator[dict]:
-        """The incomplete chunked messages, by partition in the order in which they began, as far as a broker has
-        numbered the topic.
+        """The incomplete chunked messages, by partition in the order in which they began.
 
         ``missing`` has ranges of chunk ids, both ends inclusive. The missing chunks of a message that ``isOpen`` may
         still come.

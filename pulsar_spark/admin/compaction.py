@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class TopicCompaction:
-    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with compaction."""
+    """Part of ``Admin`` for compaction."""
 
     layout: Layout
 
     def compact(self, topic: str, spark: "Callable[[], SparkSession] | None" = None) -> str:
         """Compact a topic or one of its partitions, wait for the end, and return the status SUCCESS.
 
-        A small topic is compacted in this process. A larger one needs Spark: *spark* returns the session.
-        :class:`NotAllowedError` if *spark* is missing, or another compaction of the topic runs.
+        All but small topics need Spark: *spark* returns the session. :class:`NotAllowedError` if *spark* is missing, or
+        another compaction of the topic runs.
         """
         found, partitions = resolve_topic(self.layout, topic)
         compact(self.layout, found, partitions, None if spark is None else partial(_compact_by, spark))

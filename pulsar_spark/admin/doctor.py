@@ -21,7 +21,7 @@ _BROKERS = {spec.name for spec in (*BROKER_TABLES, REPROCESSING, SCHEMAS)}
 
 
 class Doctor:
-    """The part of :class:`~pulsar_spark.admin.Admin` for a root's health."""
+    """Part of ``Admin`` for a root's health."""
 
     layout: Layout
     _requester: Requester
@@ -86,7 +86,7 @@ class Doctor:
         return [repaired._asdict() | {"files": list(repaired.files)} for repaired in done]
 
     def _rebuild_delay_index(self, dry_run: bool) -> Repaired:
-        """Let the serving broker rebuild the delay index; without one, remove it for the next broker to rebuild."""
+        """Without a serving broker, remove it for the next one to rebuild."""
         bundles = layouts_of(self.layout)
         holder = next(filter(None, (BundleLease(bundle, "repair").sure_holder() for bundle in bundles)), None)
         if dry_run:

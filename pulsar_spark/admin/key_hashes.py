@@ -12,7 +12,7 @@ from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, 
 
 
 class KeyHashes:
-    """The part of :class:`~pulsar_spark.admin.Admin` for hashes of Key_Shared subscriptions. Others, and those without
+    """Part of ``Admin`` for hashes of Key_Shared subscriptions. Others, and those without
     consumers, have none."""
 
     layout: Layout

@@ -1,7 +1,7 @@
 """Shows messages without moving anything: a subscription's backlog, or an entry by its place.
 
-Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. Ours: acknowledged messages of a
-batch are left out, and a chunked message is listed at its last chunk.
+Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. Ours: without acknowledged
+messages of a batch, and a chunked message at its last chunk.
 """
 
 from collections.abc import Iterable, Iterator
@@ -98,7 +98,7 @@ class PartitionMessages:
         return found
 
     def _message_of(self, position: int) -> int:
-        """The position of the message that an entry is a chunk of; other entries have their own."""
+        """The position of the message that an entry is a chunk of; of others their own."""
         if not self._groups.are_parts(np.array([position]))[0]:
             return position
         firsts, lasts = self._groups.units(position, self._ledgers.end(self._topic.topic_id, self._partition))

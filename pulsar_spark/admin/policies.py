@@ -25,7 +25,7 @@ from pulsar_spark.storage.topics.topics import read_topic
 
 
 class Policies:
-    """The part of :class:`~pulsar_spark.admin.Admin` for policies. A topic named ``broker`` has the scope
+    """Part of ``Admin`` for policies. A topic named ``broker`` has the scope
     ``persistent://public/default/broker``."""
 
     def __init__(self, layout: Layout, requester: Requester):
@@ -46,8 +46,7 @@ class Policies:
         }
 
     def effective_policy(self, scope: str, name: str) -> str:
-        """The value of a policy that applies to a *scope*: its own, its namespace's, the root's or the default, in this
-        order."""
+        """The value of a policy that applies to a *scope*: its own, its namespace's, the root's or the default."""
         check_policy(name, None)
         owner = self._owner(scope)
         return policy_text(read_latest(layout_of(self.layout, owner), "policy").policies, owner, name)
@@ -123,8 +122,7 @@ class Policies:
         self._ask_policies(scope, policies)
 
     def get_delayed_delivery(self, scope: str) -> dict | None:
-        """``active``, ``tickTime`` and ``maxDeliveryDelayInMillis`` as set on a namespace or topic; None if there is no
-        setting."""
+        """``active``, ``tickTime`` and ``maxDeliveryDelayInMillis`` as set on a namespace or topic, or None."""
         found = self.get_policies(scope)
         if DELAYED_DELIVERY_ACTIVE not in found:
             return None
@@ -143,8 +141,7 @@ class Policies:
         self.remove_policies(scope, DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS, DELAYED_DELIVERY_MAX_DELAY_MS)
 
     def set_deduplication(self, scope: str, enabled: bool) -> None:
-        """Set whether (*enabled*) repeated messages are dropped by producer name and sequence id, from now on. Open
-        producers notice the change within a quarter of a second."""
+        """Set whether (*enabled*) repeated messages are dropped by producer name and sequence id, from now on."""
         check_type(bool, enabled, "enabled")
         self.set_policy(scope, DEDUPLICATION, int(enabled))
 
@@ -185,7 +182,7 @@ class Policies:
         self.set_policy(namespace, "max_consumers_per_subscription", _limit(limit))
 
     def _ask_policies(self, scope: str, policies: dict[str, str | None]) -> None:
-        """Request all in one; None removes one."""
+        """In one round; None removes a policy."""
         for name, value in policies.items():
             check_policy(name, value)
         owner = self._owner(scope)
@@ -211,7 +208,7 @@ class Policies:
 
 
 def _is_topic(scope: str) -> bool:
-    """Whether *scope* is a topic. Other types count as namespaces, and are refused as such."""
+    """Other types count as namespaces, and are refused as such."""
     return isinstance(scope, str) and scope != BROKER and ("://" in scope or scope.count("/") != 1)
 
 

@@ -17,7 +17,7 @@ _NUMBERS = {"chunk_id": MOST_INT32, "num_chunks": MOST_INT32, "total_size": MAX_
 
 
 class RawChunks:
-    """The part of :class:`~pulsar_spark.admin.Admin` that publishes raw chunks."""
+    """Part of ``Admin`` that publishes raw chunks."""
 
     layout: Layout
 

@@ -30,7 +30,7 @@ MOST_REQUESTS = 1000
 
 
 class ScheduledMessages:
-    """The part of :class:`~pulsar_spark.admin.Admin` for scheduled messages. *topic* may be a partition; *select* are
+    """Part of ``Admin`` for scheduled messages. *topic* may be a partition; *select* are
     the arguments of :func:`selection`."""
 
     layout: Layout
@@ -42,9 +42,9 @@ class ScheduledMessages:
         """Iterate over messages that wait for their deliver time on *subscription*, or on any, by partition and deliver
         time.
 
-        Messages are read lazily, payloads only with *with_payload*. *select* keeps messages that are due at ``since``
-        or later and before ``until`` (datetimes), with one of the ``keys``, all of the ``properties`` and one of the
-        ``ids``; each is optional.
+        Payloads are read only with *with_payload*. *select* keeps messages that are due at ``since`` or later and
+        before ``until`` (datetimes), with one of the ``keys``, all of the ``properties`` and one of the ``ids``; each
+        is optional.
         """
         columns = ("payload", *KEYS) if with_payload else KEYS
         for found in self._look(topic, subscription, selection(**select)):
@@ -81,9 +81,9 @@ class ScheduledMessages:
         """Cancel the delivery of waiting messages: those that match *select* (see :meth:`scheduled`), or all of the
         topic with *every*.
 
-        The result counts ``selected`` by subscription, and as ``done`` those cancelled; the others were delivered or
-        acknowledged meanwhile. The history keeps the *reason*. *tell* is called with the number of messages requested
-        so far. With *dry_run* nothing is requested.
+        The result counts ``selected`` and ``done`` by subscription; the difference was delivered or acknowledged
+        meanwhile. The history keeps the *reason*. *tell* is called with the number of messages requested so far. With
+        *dry_run* nothing is requested.
         """
         chosen = _chosen("cancelled", selection(**select), every)
         properties = {CANCEL: "true", "receipt": "true"} | ({} if reason is None else {"reason": reason})

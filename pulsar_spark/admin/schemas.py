@@ -1,7 +1,6 @@
 """Schemas of topics, with the verbs of ``pulsar-admin``, without a broker.
 
-An upload is checked like a producer's schema, but allowed whatever ``is_allow_auto_update_schema`` says. After a
-deletion any schema fits.
+An upload is checked like a producer's schema, whatever ``is_allow_auto_update_schema`` says.
 """
 
 import json
@@ -20,7 +19,7 @@ _KEPT = ", ".join(kind.name for kind in SchemaType if kind.value > 0)
 
 
 class Schemas:
-    """The part of :class:`~pulsar_spark.admin.Admin` for schemas."""
+    """Part of ``Admin`` for schemas."""
 
     layout: Layout
 
@@ -58,9 +57,9 @@ class Schemas:
     ) -> int:
         """Add a schema to a topic and return its version.
 
-        *schema_type* is its type and *schema* its definition, as a text or an object that JSON can represent, with
-        *properties* and a *name* (by default that of the type). :class:`IncompatibleSchema` if it does not fit the
-        others, :class:`InvalidConfiguration` for an unknown type.
+        *schema_type* is its type and *schema* its definition, as a text or an object for JSON, with *properties* and a
+        *name* (by default that of the type). :class:`IncompatibleSchema` if it does not fit the others,
+        :class:`InvalidConfiguration` for an unknown type.
         """
         check_type(str | Mapping | list, schema, "schema")
         check_kept_properties(properties)

@@ -24,8 +24,7 @@ _MOST_ROWS = 1000
 
 
 class Selection(NamedTuple):
-    """Selected messages: due at *since* or later and before *until*, with one of *keys*, all *properties*, one of
-    *ids*; each optional."""
+    """Due at *since* or later and before *until*, with one of *keys*, all *properties*, one of *ids*; each optional."""
 
     since: datetime.datetime | None = None
     until: datetime.datetime | None = None

@@ -10,7 +10,7 @@ from pulsar_spark.storage.topics.bundles import layouts_of
 
 
 class SetAsideVerbs:
-    """The part of :class:`~pulsar_spark.admin.Admin` for what the broker set aside."""
+    """Part of ``Admin`` for what the broker set aside."""
 
     layout: Layout
     _requester: Requester

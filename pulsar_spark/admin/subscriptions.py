@@ -19,7 +19,7 @@ POSITIONS = ("earliest", "latest")
 
 
 class Subscriptions:
-    """The part of :class:`~pulsar_spark.admin.Admin` for subscriptions. All but :meth:`subscriptions` need the
+    """Part of ``Admin`` for subscriptions. All but :meth:`subscriptions` need the
     broker."""
 
     def __init__(self, layout: Layout, requester: Requester):

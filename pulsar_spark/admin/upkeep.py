@@ -1,4 +1,4 @@
-"""Upkeep of a root without a broker: trim, optimize, vacuum, checkpoint. Brokers do all but trimming automatically.
+"""Upkeep of a root without a broker. Brokers do all but trimming automatically.
 
 Functions return a row (a dict) per table or topic partition, and change nothing on a dry run.
 """
@@ -82,8 +82,8 @@ def vacuum(
     hours: int = DEFAULT_VACUUM_HOURS,
     dry_run: bool = False,
 ) -> list[dict]:
-    """Delete files removed from the selected tables more than *hours* ago, except those of requests that wait for a
-    broker; :class:`NotAllowedError` while clients may still read them."""
+    """Delete files removed from the selected tables more than *hours* ago, except those of waiting requests;
+    :class:`NotAllowedError` while clients may still read them."""
     return [
         {"table": name, "files": len(upkeep.vacuum(layout, path, hours=hours, dry_run=dry_run))}
         for name, path in _tables(layout, topic, namespace)
@@ -96,8 +96,7 @@ def checkpoint(layout: Layout, topic: str | None = None, namespace: str | None =
 
 
 def housekeeping(layout: Layout) -> list[dict]:
-    """What brokers did automatically, the latest last: time, table, action, and number of files (or commits, for a
-    shortened log)."""
+    """What brokers did automatically, the latest last: time, table, action, and number of files or commits."""
     require_root(layout)
     tables = [bundle.broker_table(CURSOR_LEDGER.name) for bundle in layouts_of(layout)]
     columns, is_its = ["round_time", "topic", "status", "entries"], pc.field("kind") == "housekeeping"
@@ -109,7 +108,7 @@ def housekeeping(layout: Layout) -> list[dict]:
 
 
 def _tables(layout: Layout, topic: str | None, namespace: str | None) -> Iterator[tuple[str, AnyPath]]:
-    """The table of a topic, those of a namespace's topics, or all of the root with the broker's."""
+    """The table of a topic, those of a namespace's topics, or all of the root."""
     if topic:
         found, _ = resolve_topic(layout, topic)
         yield str(found.name), found.path

@@ -12,7 +12,7 @@ from pulsar_spark.storage.topics.bundles import layouts_of
 
 
 class WaitingLetters:
-    """The part of :class:`~pulsar_spark.admin.Admin` for waiting letters. *letter* is a name from
+    """Part of ``Admin`` for waiting letters. *letter* is a name from
     :meth:`waiting_letters`."""
 
     layout: Layout

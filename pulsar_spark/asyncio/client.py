@@ -160,8 +160,7 @@ class Client(Described):
         start_message_id_inclusive: bool = False,
         crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
     ) -> Reader:
-        """Create a reader that begins after *start_message_id*, or at it with ``start_message_id_inclusive``; arguments
-        as for ``pulsar_spark.Client.create_reader``."""
+        """Create a reader; arguments as for ``pulsar_spark.Client.create_reader``."""
         making = partial(self._client.create_reader, **_by_name(locals()))
         return Reader(await self._made(lambda reader: reader.close(), making), self._files)
 
@@ -213,7 +212,6 @@ def _by_name(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pattern_of(topic: str) -> re.Pattern[str]:
-    """Compile a regular expression; :class:`InvalidTopicName` if it is invalid."""
     try:
         return re.compile(topic)
     except re.error as wrong:
@@ -221,7 +219,7 @@ def _pattern_of(topic: str) -> re.Pattern[str]:
 
 
 def _attempt(opening: ProducerOpening) -> blocking_producer.Producer | None:
-    """A producer that knows its backlog quota, so that first sends need not wait for it."""
+    """Its producer knows its backlog quota, so that first sends need not wait."""
     producer = opening.attempt()
     if producer is not None:
         with ExitStack() as undone:

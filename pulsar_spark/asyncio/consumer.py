@@ -1,7 +1,4 @@
-"""A consumer whose messages are awaited.
-
-Calls of ``receive`` queue up; a file thread takes as many messages as there are calls.
-"""
+"""A consumer whose messages are awaited."""
 
 import asyncio
 from collections import deque
@@ -71,12 +68,12 @@ class Consumer(Described):
                 self._waiting.remove(future)
 
     def _on_arrival(self) -> None:
-        """Called by any thread when something arrived, or the consumer ended."""
+        """Called by any thread."""
         if self._waiting:
             on_loop(self._loop, self._take)
 
     def _take(self) -> None:
-        """Let a thread take messages for the waiting calls, one thread at a time."""
+        """One thread at a time."""
         self._is_to_take = self._is_taking
         if self._is_taking or not self._waiting:
             return
@@ -104,7 +101,7 @@ class Consumer(Described):
             self._take()
 
     def _refuse(self, error: BaseException) -> None:
-        """Raise *error* in one call if it concerns a message, in all calls if it ended the consumer."""
+        """Raise *error* in one call if it concerns a message, in all if it ended the consumer."""
         receiver = self._consumer._receiver
         is_over = receiver.is_closed or not isinstance(error, PulsarSparkError) or receiver.error is not None
         while (waiting := _next_of(self._waiting)) is not None:
@@ -115,7 +112,7 @@ class Consumer(Described):
 
     @raises_exceptions
     async def acknowledge(self, message: Message | MessageId) -> None:
-        """Acknowledge a *message* or a message id. It is sent shortly after, together with others."""
+        """Acknowledge a *message* or a message id, shortly after, together with others."""
         await _name(message, self._consumer.acknowledge, self._files)
 
     @raises_exceptions
@@ -189,7 +186,7 @@ def _next_of(waiting: deque[asyncio.Future]) -> asyncio.Future | None:
 
 
 async def _name(message: Message | MessageId, call: Callable, files: Files) -> None:
-    """Run *call*; in a file thread for a message id, whose place may have to be read."""
+    """Run *call*; in a file thread for a message id."""
     if isinstance(message, Message):
         call(message)
     else:

@@ -50,7 +50,7 @@ def raises_exceptions(method: Method) -> Method:
 
 
 def _set_future(future: asyncio.Future, result: Result | PulsarSparkError, value: object) -> None:
-    """Complete *future*, from any thread, with *value* or an error, unless it is done or its loop closed."""
+    """Complete *future*, from any thread, with *value* or an error, unless it is done."""
 
     def complete() -> None:
         if future.done():

@@ -85,7 +85,7 @@ class Producer(Described):
         return await future
 
     async def _until_allowed(self) -> None:
-        """Wait while the backlog quota holds producers; raise its refusal."""
+        """Raise the refusal of the backlog quota, if it does not end."""
         producer, deadline = self._producer, time.monotonic() + self._producer._timeout
         while time.monotonic() >= producer._quota.known_until:
             refused = await self._files.submit(producer._quota.refusal, 0.0, lambda: producer._is_closed)
@@ -96,7 +96,6 @@ class Producer(Described):
             await asyncio.sleep(_HELD_SECONDS)
 
     async def _until_room(self) -> None:
-        """Wait for room in the queue, if the producer blocks."""
         producer, limit = self._producer, self._producer._limit
         while producer._settings.block_if_queue_full and 0 < limit <= producer._pending and not producer._is_closed:
             await self._some_answered(producer._begin_flush(), None)

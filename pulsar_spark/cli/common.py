@@ -193,7 +193,6 @@ def print_table(
 
 
 def _least_width(columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool]) -> int:
-    """The width at which no heading's word and no number is broken."""
     widths = [
         max(map(len, column.split() + [row[index] for row in cells if is_number[index]]), default=0)
         for index, column in enumerate(columns)

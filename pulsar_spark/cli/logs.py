@@ -1,7 +1,4 @@
-"""Logging of commands and jobs to standard error, as text or a line of JSON per record.
-
-Fields of ``extra`` become fields of the JSON; payloads are never among them.
-"""
+"""Logging of commands and jobs to standard error, as text or a line of JSON per record."""
 
 import argparse
 import functools

@@ -11,7 +11,7 @@ from pulsar_spark.cli.logs import let_all_log, logs
 
 
 class Entry(NamedTuple):
-    """A command or group: its place as ``module:attribute`` in this package, and a sentence for lists."""
+    """A command or group: its place as ``module:attribute``, and a sentence for lists."""
 
     place: str
     summary: str

@@ -1,4 +1,4 @@
-"""Checks of arguments that public calls share, and their behaviour on Ctrl-C and in forked processes.
+"""Checks of arguments, and the behaviour of public calls on Ctrl-C and in forked processes.
 
 A wrong argument is a ValueError that names it, as in the ``pulsar`` package.
 """
@@ -42,7 +42,7 @@ def check_not_negative(values: Mapping[str, object], *names: str) -> None:
 
 
 def given(value: object) -> str:
-    """The type of *value* for an error message; for objects of the ``pulsar`` package also the import to change."""
+    """The type of *value* for an error message; for objects of the ``pulsar`` package also what to import."""
     kind = type(value)
     if kind.__module__.partition(".")[0] not in ("pulsar", "_pulsar"):
         return kind.__name__
@@ -97,10 +97,8 @@ def check_utf8(text: str, name: str) -> None:
 
 
 def public_call(method: Method) -> Method:
-    """Decorate a method: it works only in the process that opened its object, and Ctrl-C raises :class:`Interrupted`.
-
-    The object keeps :data:`forks.generation` at its creation as ``_process``.
-    """
+    """Decorate a method: it works only in the process that opened its object (``_process`` keeps
+    :data:`forks.generation`), and Ctrl-C raises :class:`Interrupted`."""
 
     @functools.wraps(method)
     def call(self, *args, **kwargs):

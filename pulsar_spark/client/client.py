@@ -1,7 +1,4 @@
-"""Client: the entry point, shaped like the ``pulsar`` package's.
-
-Producers and readers use the tables directly. Consumers share the client's channel to the broker.
-"""
+"""Client: the entry point, shaped like the ``pulsar`` package's."""
 
 import atexit
 import itertools
@@ -238,14 +235,11 @@ class Client(Described, Producing, Subscribing):
 
     @public_call
     def shutdown(self) -> None:
-        """Close at once: pending sends fail, and pending acknowledgements are sent if possible. A second call does
-        nothing.
-        """
+        """Close at once: pending sends fail, and pending acknowledgements are sent if possible. May be repeated."""
         if not self._is_closed:
             self._close(lambda handle: getattr(handle, "_shutdown", handle.close)())
 
     def _close_at_exit(self) -> None:
-        """Close the client of a script that ends without closing it."""
         if not self._is_closed and self._process == forks.generation:
             interrupts.end_program()
             self._close(lambda handle: handle.close())
@@ -286,9 +280,8 @@ class Client(Described, Producing, Subscribing):
         return self._schemas.written_with(message)
 
     def _keep(self, handle, undo: Callable[[], None]):
-        """Register *handle* to be closed with the client. :class:`AlreadyClosed`, after *undo*, if the client was
-        closed meanwhile.
-        """
+        """Register *handle* to be closed with the client; if it was closed meanwhile, *undo* and raise
+        :class:`AlreadyClosed`."""
         with self._lock:
             if not self._is_closed:
                 self._open.append(handle)

@@ -1,6 +1,5 @@
-"""Names of Pulsar's client that cannot work on a folder: importable, but each raises :class:`OperationNotSupported`
-with what to do instead.
-"""
+"""Names of Pulsar's client that cannot work on a folder: each raises :class:`OperationNotSupported` with what to do
+instead."""
 
 import functools
 import inspect
@@ -28,7 +27,7 @@ Kind = TypeVar("Kind", bound=type)
 
 
 def _not_served(why: str) -> Callable[[Kind], Kind]:
-    """Decorate a class: its methods raise with their name and *why*, and its docstring says so."""
+    """Let the methods of a class raise with *why*, and say so in its docstring."""
 
     def refusing(cls: Kind) -> Kind:
         described = inspect.cleandoc(cls.__doc__ or "")
@@ -176,9 +175,7 @@ class AutoClusterFailover:
 
 
 def refuse_credentials(options: Mapping[str, object]) -> None:
-    """:class:`InvalidConfiguration` if a client's *options* have credentials or an unusual connection option;
-    ValueError for credentials of a wrong type.
-    """
+    """:class:`InvalidConfiguration` for credentials or an unusual connection option; ValueError for a wrong type."""
     check_type(Authentication | None, options["authentication"], "authentication")
     if options["authentication"] is not None:
         raise InvalidConfiguration(f"authentication cannot be used here: {WHY_NO_CREDENTIALS}")
@@ -200,7 +197,7 @@ class MessageBatch:
 
 @_no_functions
 class Function:
-    """A function that handles messages. Derive a class with ``process`` to test it."""
+    """Handles messages. Derive a class with ``process`` to test it."""
 
     def process(self, input: Any, context: "Context") -> Any: ...
 
@@ -223,7 +220,7 @@ class PickleSerDe(SerDe):
 
 @_no_functions
 class Context:
-    """What a function can read and do while it handles a message. Derive a class with the methods that a test needs."""
+    """What a function can read and do. Derive a class with the methods that a test needs."""
 
     def get_message_id(self) -> Any: ...
     def get_message_key(self) -> Any: ...

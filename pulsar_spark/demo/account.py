@@ -84,7 +84,6 @@ def make_account(
 
 
 def _letter_defects(letters: Letters, notes: np.ndarray) -> list[str]:
-    """Exactly the expected flights died, after all attempts, and were handled once after repair."""
     repaired, attempted = notes[notes["is_repaired"]], notes[~notes["is_repaired"]]
     found = []
     if not letters.dead == letters.sent == letters.acknowledged == len(letters.expected):
@@ -137,7 +136,6 @@ def _disorder(notes: list[np.ndarray]) -> list[str]:
 
 
 def _repeats(notes: list[np.ndarray], closed_after: dict[int, int]) -> list[str]:
-    """Messages that others received after a closed consumer had acknowledged them."""
     found = []
     for index, acknowledged in closed_after.items():
         done = notes[index][:acknowledged]
@@ -150,8 +148,6 @@ def _repeats(notes: list[np.ndarray], closed_after: dict[int, int]) -> list[str]
 
 
 def _key_defects(keyed: Keyed, notes: list[np.ndarray]) -> list[str]:
-    """Each key's flights per partition arrive in order, at each consumer and overall. None goes to a second consumer
-    unless the first went."""
     found = []
     for part in notes:
         if backwards := _backwards(keyed.keys, part):

@@ -118,7 +118,7 @@ def _run(assignment: Assignment, parent: Connection) -> None:
 
 
 def _wait_for_broker(service_url: str) -> None:
-    """Wait until a broker serves, because clients without one log warnings."""
+    """Clients without one log warnings."""
     deadline, admin = time.monotonic() + CONNECT_SECONDS, Admin(service_url)
     while admin.broker_status() is None and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)

@@ -65,7 +65,6 @@ def send_and_receive(
 
 
 def _account(service_url: str, topic: str, defects: list[str]) -> Account:
-    """The account, once the acknowledgement is processed, or after some seconds."""
     deadline = time.monotonic() + _WAIT_MS / 1000
     while True:
         stats = Admin(service_url).stats(topic)["subscriptions"][SUBSCRIPTION]

@@ -95,7 +95,6 @@ def _has_defects(accounts: list[Account]) -> bool:
 
 
 def _clean_up(work: Path, kept: list[Path], console: Console) -> None:
-    """Remove all in *work* except *kept*."""
     for found in work.iterdir():
         if found in kept:
             console.print(f"kept: {found}", highlight=False, soft_wrap=True)
@@ -121,8 +120,7 @@ def _prepare(root: str | os.PathLike, work: Path) -> _Place:
 
 
 def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -> list[Account]:
-    """Start Spark first, which finds Delta's jar. One topic is published while the broker starts, the other once its
-    consumers are there."""
+    """Spark starts first, because it finds Delta's jar."""
     with console.status("starting Spark"):
         spark = spark_session("pulsar_spark demo", root=place.root)
         paths = write_flights(flights, place.work)
@@ -200,7 +198,7 @@ def _publish(spark: SparkSession, root: str, topic: str, paths: list[Path], prog
 def _consume(
     place: _Place, groups: list[ConsumerGroup], rows: int, broker: BrokerProcess, progress: Progress
 ) -> dict[str, dict]:
-    """Consume every subscription to its end, with the accidents; return the final stats of each."""
+    """Return the final stats of each."""
     tasks = {
         group.subscription: progress.add_task(f"{group.kind} {group.subscription} of {_short(group.topic)}", total=rows)
         for group in groups
@@ -220,7 +218,7 @@ def _consume(
 def _repair(
     spark: SparkSession, place: _Place, topic: str, expected: np.ndarray, broker: BrokerProcess, progress: Progress
 ) -> Letters | None:
-    """Repair the dead letters of ``billing``, send them back and wait for them; None if no flight had to die."""
+    """None if no flight had to die."""
     if not len(expected):
         return None
     progress.console.print(
@@ -244,8 +242,7 @@ def _repair(
 def _wait_until(
     is_over: Callable[[dict[str, dict]], bool], place: _Place, topics: dict[str, str], broker: BrokerProcess
 ) -> dict[str, dict]:
-    """Read the stats of each subscription in *topics* until they are the final ones; :class:`Timeout` if they stop
-    changing."""
+    """Read the stats of each subscription in *topics* until the final ones; :class:`Timeout` if they stop changing."""
     admin = Admin(place.service_url)
     last_change, before = time.monotonic(), None
     while True:

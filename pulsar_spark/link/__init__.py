@@ -1,1 +1,1 @@
-"""Each client's connection to the broker: requests out, replies and deliveries in, quotas, signs of life. No JVM."""
+"""Each client's connection to the broker: requests out, replies and deliveries in, quotas, signs of life."""

@@ -1,7 +1,6 @@
 """Follows a bundle's rounds for all clients of the process, reading each round once.
 
-The system may report new files (see folder_events), but not reliably. The thread looks often until three rounds in a
-row were reported, then once a second.
+The thread looks often until the system has reported three rounds in a row (see folder_events), then once a second.
 """
 
 import contextlib
@@ -98,7 +97,7 @@ class BundleLog(Worker):
             return found
 
     def _wake(self) -> None:
-        """End the thread's wait. Requires the condition, so that the thread does not close the events."""
+        """End the thread's wait. Requires the condition."""
         self._condition.notify_all()
         if self._events is not None:
             self._events.wake()
@@ -144,7 +143,7 @@ class BundleLog(Worker):
         return max(poll, self._least_poll)
 
     def _wait_for_report(self, seconds: float) -> bool:
-        """Wait at most *seconds*; return whether the system reported a file."""
+        """Return whether the system reported a file."""
         if self._events is not None:
             return self._events.wait(seconds)
         with self._condition:

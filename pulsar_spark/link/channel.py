@@ -1,7 +1,6 @@
 """A client's connection to a broker: a background thread writes ``requests`` and follows ``cursor_ledger``.
 
-An idle client sends a sign of life three times per lease. A permanent failure ends the thread and is reported to all
-waiting callers.
+An idle client sends a sign of life three times per lease. A permanent failure is reported to all waiting callers.
 """
 
 import logging
@@ -34,11 +33,8 @@ Done = Callable[[list[Reply], PulsarSparkError | None], None]
 
 
 class Channel(Worker):
-    """The connection of one client to one bundle.
-
-    ``clock`` counts monotonic seconds. A broker waits ``lease_ms`` for a sign of life. The client's channels share
-    *maker*.
-    """
+    """Of one client to one bundle. ``clock`` counts monotonic seconds. A broker waits ``lease_ms`` for a sign of life.
+    The client's channels share *maker*."""
 
     def __init__(
         self,
@@ -169,7 +165,7 @@ class Channel(Worker):
             callback(Reply(failure, None))
 
     def when_committed(self, committed: Committed) -> None:
-        """Call *committed* with the version of the next commit, which takes the rows of the calling source."""
+        """Call *committed* with the version of the next commit."""
         with self._condition:
             if self.failure is None:
                 self._outbox.when_committed(committed)
@@ -181,7 +177,7 @@ class Channel(Worker):
                 self._condition.notify_all()
 
     def hurry(self, change: int) -> None:
-        """Count waiting callers, +1 before and -1 after a wait; the log is looked at more often for them."""
+        """Count waiting callers, +1 before and -1 after a wait; they make the log be looked at more often."""
         with self._condition:
             self._eager += change
             self._rounds.hurry(bool(self._inbox.waiting or self._eager))
@@ -214,7 +210,6 @@ class Channel(Worker):
             self._fail(failure)
 
     def _gives_up(self) -> bool:
-        """Whether to give up a request that cannot be written; logs the reason."""
         self._broker.look()
         return self._is_stopping
 
@@ -292,7 +287,7 @@ class Channel(Worker):
                 callback(version)
 
     def _close_consumers(self) -> None:
-        """Ask the broker to close the consumers after rounds were lost, so that their messages come again."""
+        """Rounds were lost: let the broker close the consumers, so that their messages come again."""
         if self._inbox.has_consumers:
             self.submit([self.make("close")])
         for subscriber in self._inbox.subscribers():

@@ -1,6 +1,6 @@
 """One client's connections to the brokers of its topics: a channel to each bundle.
 
-A topic's bundle is looked up on connecting and after :class:`ServiceUnitNotReady`, as by Pulsar's clients.
+A topic's bundle is looked up on connecting and after :class:`ServiceUnitNotReady`.
 """
 
 import logging
@@ -20,8 +20,7 @@ from pulsar_spark.storage.topics.bundles import LOOK_AGAIN_SECONDS, layout_of, l
 
 
 class Channels:
-    """A client's channels, with the methods of :class:`Channel`. Rows go to the bundle of their topic, in one commit
-    each."""
+    """Has the methods of :class:`Channel`. Rows go to the bundle of their topic, in one commit each."""
 
     def __init__(
         self, layout: Layout, client_id: str, *, lease_ms: int = DEFAULT_LEASE_MS, logger: logging.Logger | None = None
@@ -158,7 +157,7 @@ class Channels:
         return list(groups.items()) or [(self._first, {})]
 
     def _moved(self, rows: dict[int, dict], replies: dict[int, Reply]) -> dict[int, dict]:
-        """The requests for topics that another broker serves now, with new ids."""
+        """With new ids."""
         return {
             place: row | {"request_id": self._maker.make(row["kind"])["request_id"]}
             for place, row in rows.items()
@@ -167,7 +166,7 @@ class Channels:
 
 
 class _Countdown:
-    """Calls back once, with the version of the last of several commits, -1 if one failed."""
+    """Calls back once, with the version of the last commit, -1 if one failed."""
 
     def __init__(self, count: int, done: Callable[[int], None]):
         self._left, self._done, self._lock, self._is_lost = count, done, threading.Lock(), False

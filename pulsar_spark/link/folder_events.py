@@ -1,6 +1,6 @@
 """Reports of new files in a folder, by Linux's inotify (inotify(7)).
 
-Network file systems report only local changes, so callers must still look now and then.
+Network file systems report only local changes.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Dispatches a round's rows to a client's consumers and callers.
 
-Order: resets, removals, replies, deliveries. The channel makes all calls and holds its lock while tables change.
+Order: resets, removals, replies, deliveries. The channel makes all calls, and holds its lock while tables change.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,17 +51,17 @@ COLUMNS = [
 
 
 class Reply(NamedTuple):
-    """The reply to a request, an error or a text; the error may be a failure of the connection."""
+    """The reply to a request; the error may be a failure of the connection."""
 
     error: PulsarSparkError | None
     text: str | None
 
 
 class Subscriber(Protocol):
-    """One consumer on one topic partition, to which rows are dispatched. All calls come from the channel's thread."""
+    """One consumer on one topic partition. All calls come from the channel's thread."""
 
     wants_due_first: bool
-    """Whether entries that came due precede all others of a round; not where the order per key is kept."""
+    """Whether entries that came due precede others of a round; not where the order per key is kept."""
 
     def on_reset(self) -> None:
         """The cursor was moved."""
@@ -75,8 +75,8 @@ class Subscriber(Protocol):
     def on_delivery(self, row: dict, requests_version: int) -> None:
         """Entries were delivered in a round that had read ``requests`` up to this version.
 
-        ``positions`` of the row is None for all entries from ``first`` to ``last``, else an array; by due time for
-        entries that came due.
+        The row's ``positions`` is None for all from ``first`` to ``last``, else an array, by due time for entries that
+        came due.
         """
 
     def on_failure(self, error: PulsarSparkError) -> None:
@@ -115,7 +115,7 @@ def read_rows(path: AnyPath, commit: Commit) -> pa.Table:
 
 
 def is_by_due_time(delivery: dict) -> bool:
-    """Whether a row of a delivery names its entries in the order in which they came due."""
+    """Whether a delivery names its entries in the order in which they came due."""
     positions = delivery["positions"]
     return positions is not None and bool((positions[1:] < positions[:-1]).any())
 
@@ -161,8 +161,8 @@ class Inbox:
     def receive(
         self, commit: Commit, read: Callable[[Commit], pa.Table], lock: AbstractContextManager = nullcontext()
     ) -> None:
-        """Dispatch the round of *commit*; *read* returns its rows, as :func:`read_rows` does. *lock* is held while the
-        recipients are determined."""
+        """Dispatch the round of *commit*; *read* is as :func:`read_rows`. *lock* is held while the recipients are
+        determined."""
         with lock:
             is_ours = self.concerns(commit)
         if is_ours:
@@ -216,8 +216,7 @@ class Inbox:
 
 
 def _by_position(deliveries: list[dict]) -> list[dict]:
-    """The *deliveries* of each consumer by position, cut where entries of one lie between entries of another. Those by
-    due time stay as they are."""
+    """The *deliveries* by position, cut where entries of one lie between entries of another. Those by due time stay."""
     found: list[dict] = []
     of_consumers: dict[tuple, list[dict]] = {}
     for row in deliveries:

@@ -1,8 +1,8 @@
 """Makes Ctrl-C raise :class:`Interrupted` in calls that wait, on any thread.
 
-Rule: ``waitForAsyncValue`` of the ``pulsar`` package. Python runs signal handlers on the main thread only, so our
-handler counts and waiting threads check the count. It replaces only Python's own handler. With another one, a
-KeyboardInterrupt in or of the main thread counts.
+Rule: ``waitForAsyncValue`` of the ``pulsar`` package. Python runs signal handlers on the main thread only, so a handler
+counts and waiting threads check the count. It replaces only Python's own; with another one, a KeyboardInterrupt in the
+main thread counts.
 """
 
 import signal
@@ -24,7 +24,7 @@ _is_over = False
 
 
 class _Here(threading.local):
-    """Per thread: the count seen last, and whether it is one of the package's own threads, which ignore Ctrl-C."""
+    """Per thread: the count seen last, and whether it is the package's own, which ignores Ctrl-C."""
 
     def __init__(self):
         self.seen, self.is_ours = _count, False
@@ -72,7 +72,7 @@ def end_program() -> None:
 
 
 def stay_to_the_end() -> None:
-    """Keep a daemon thread in its call while the program ends, where an error would only print a traceback."""
+    """Keep a daemon thread in its call while the program ends; an error would only print a traceback."""
     while _is_over and threading.current_thread().daemon:
         time.sleep(1.0)
 
@@ -93,10 +93,8 @@ def seen() -> int:
 
 
 def pause(attempt: Callable[[float | None], bool], seconds: float | None, since: int) -> bool:
-    """Call *attempt*, a wait, for a slice of *seconds* and return its result.
-
-    :class:`Interrupted` if Ctrl-C was pressed after *since*: on the main thread at once, on others after the slice.
-    """
+    """Call *attempt*, a wait, for a slice of *seconds* and return its result. :class:`Interrupted` if Ctrl-C was
+    pressed after *since*."""
     if _here.is_ours:
         return attempt(seconds)
     slice_seconds = SLICE_SECONDS if seconds is None else min(seconds, SLICE_SECONDS)

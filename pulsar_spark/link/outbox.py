@@ -1,6 +1,6 @@
-"""A client's unsent requests: rows, sources of more rows, and when the next commit is due.
+"""A client's unsent requests, and when the next commit is due.
 
-Requests that arrive during a commit go into the next one. Those that nobody waits for start one at most every 50 ms.
+Requests that nobody waits for start one at most every 50 ms.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Committed = Callable[[int], None]
 
 
 class Outbox:
-    """One per channel, whose condition guards it. Times are those of the channel's clock."""
+    """Guarded by the channel's condition. Times are those of its clock."""
 
     def __init__(self) -> None:
         self.rows: list[dict] = []
@@ -31,7 +31,7 @@ class Outbox:
         self._committed.append(committed)
 
     def gather(self, source: Source, due: float, *, is_urgent: bool) -> bool:
-        """Ask *source* for its rows at *due* or earlier; return whether the channel has to wake up for that."""
+        """Ask *source* for its rows at *due* or earlier; return whether the channel must wake up for that."""
         self.is_urgent |= is_urgent
         is_new = is_urgent or due < self._sources.get(source, float("inf"))
         if is_new:

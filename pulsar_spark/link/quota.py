@@ -1,8 +1,7 @@
 """What a topic's policies allow a producer: message size, delay, deduplication, and the backlog quota (semantics 3.30).
 
-All producers of the process read the policies together, at most four times a second unless a publish waits for the
-quota. A stopped topic (see storage.repair.condition) accepts nothing; its log is checked too, because there may be no
-broker.
+All producers of the process read the policies together, at most four times a second unless a publish waits. A stopped
+topic (see storage.repair.condition) accepts nothing.
 """
 
 import threading
@@ -128,8 +127,7 @@ class BacklogQuota:
             self._look()
 
     def deduplication_since(self) -> int | None:
-        """The round from which the topic's messages are deduplicated; None if they are not
-        (protocol.policies.deduplication)."""
+        """The round from which the topic's messages are deduplicated; None if they are not."""
         return deduplication_since(self._policies, self._name)
 
     def inactivity_ms(self) -> int:
@@ -156,7 +154,7 @@ class BacklogQuota:
         return policy_number("max_message_size", policy_text(self._policies, self._name, "max_message_size"))
 
     def _what_stops(self) -> str | None:
-        """What in the topic's log cannot be read, or None; checked each time, because it may be repaired."""
+        """What in the topic's log cannot be read, or None; it may be repaired."""
         has_policy = (self._name, TOPIC_STOPPED) in self._policies
         try:
             known = (

@@ -1,6 +1,6 @@
 """Writes requests: one commit to ``requests`` at a time, never a request twice (see sure_append).
 
-Requests that clients of the process submit during a commit go into the next one. Only the broker writes checkpoints.
+Requests of all clients of the process during a commit go into the next one. Only the broker writes checkpoints.
 """
 
 import threading
@@ -22,8 +22,8 @@ RETRY_SECONDS = 0.2
 
 
 class RequestWriter:
-    """One client's writer, for one thread at a time. *is_ending* says whether to give up; None: at once, without
-    sharing commits."""
+    """Of one client, for one thread at a time. *is_ending* says whether to give up; None: at once, without sharing
+    commits."""
 
     def __init__(self, layout: Layout, is_ending: Callable[[], bool] | None):
         path = layout.broker_table(REQUESTS.name)
@@ -52,7 +52,7 @@ class _Part:
 
 
 class _SharedTable:
-    """The ``requests`` table of a bundle: the thread whose turn it is writes for all of the process."""
+    """The thread whose turn it is writes for all of the process."""
 
     def __init__(self, path: AnyPath):
         self._table = SureAppend(path, "request_id", makes_checkpoints=False)
@@ -85,7 +85,6 @@ class _SharedTable:
             self._write(parts)
 
     def _give_up(self, part: _Part) -> None:
-        """Give up *part* if nobody has tried it yet, because earlier rows cannot be written."""
         trouble = self._trouble
         with self._lock:
             if trouble is not None and part in self._waiting:

@@ -1,7 +1,7 @@
 """Sends requests to the broker and waits for the replies.
 
 A bundle's requests go into one commit, so that a round sees all or none. They expire just before the sender stops
-waiting, so what failed with Timeout is not done later.
+waiting.
 """
 
 import time
@@ -24,7 +24,7 @@ POLL_SECONDS = 0.01
 
 
 class Requester:
-    """Occasional requests to a root, from one thread: to the bundle of their topic, without a topic to all bundles."""
+    """Occasional requests from one thread: to the bundle of their topic, without a topic to all."""
 
     def __init__(self, layout: Layout, *, timeout_seconds: float = 30):
         self.layout = layout

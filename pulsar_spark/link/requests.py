@@ -1,6 +1,6 @@
 """Rows of requests to the broker.
 
-A request id is ``<client id>-<number>``, padded, so that ids of one commit sort in the order of creation.
+Ids, ``<client id>-<number>``, sort in the order of creation.
 """
 
 import itertools
@@ -20,8 +20,7 @@ EXPIRING = frozenset(
     {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "policy", "unload"}
     | {"reschedule"}
 )
-"""Kinds of requests that expire when nobody waits for the reply any more. Of requests about deliveries only
-cancellations expire."""
+"""Kinds that expire when nobody waits for the reply any more. Of requests about deliveries only cancellations do."""
 
 ANSWER_SECONDS = 1.0
 LATEST_MS = 10**15
@@ -44,8 +43,8 @@ class RequestMaker:
 
 
 def valid_for(rows: list[dict], timeout: float) -> list[dict]:
-    """*rows* with the instant after which the broker refuses them, a little before *timeout*, so that what failed with
-    Timeout is not done later."""
+    """*rows* with the instant after which the broker refuses them, so that what failed with Timeout is not done
+    later."""
     until = time.time() + timeout - min(ANSWER_SECONDS, timeout / 10)
     if until * 1000 > LATEST_MS:
         return rows

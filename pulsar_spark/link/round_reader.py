@@ -18,7 +18,7 @@ LOOK_SECONDS = 10.0
 
 
 class RoundReader:
-    """The reader of one channel. *condition* guards *inbox*, and is notified when there may be another round.
+    """*condition* guards *inbox*, and is notified when there may be another round.
 
     ``has_news`` says that there may be one; at ``next_look`` of the clock the log is looked at in any case.
     """

@@ -15,8 +15,7 @@ class Worker(ABC):
         self._worker_name = f"pulsar-spark-{name}"
 
     @abstractmethod
-    def _run(self) -> None:
-        """The thread's work, until it is stopped."""
+    def _run(self) -> None: ...
 
     def _work(self) -> None:
         interrupts.ignore_here()

@@ -157,7 +157,6 @@ def _patches(names: Iterable[str]) -> list[Patch]:
 
 
 def _over_time(axes: Axes, title: str, unit: str, *, is_labelled: bool = True) -> Axes:
-    """Set a title, the *unit* of the vertical axis, and times (UTC) on the horizontal one."""
     axes.set(title=title, ylabel=unit, xlabel="time (UTC)")
     locator = AutoDateLocator()
     axes.xaxis.set_major_locator(locator)

@@ -48,7 +48,7 @@ def _is_class_of_fields(hint: object) -> bool:
 
 
 def _value(hint: object, value: object) -> object:
-    """A JSON value converted by its annotation; unchanged if that says nothing about it."""
+    """A JSON value converted by its annotation, if possible."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _value(arguments[0], value)
@@ -89,7 +89,7 @@ def _key(hint: object, name: str) -> object:
 
 
 def _arm(arms: tuple, value: object) -> object:
-    """The annotation in a union that fits a value; for dicts the class with most of their fields."""
+    """The annotation that fits a value; for dicts the class with most of their fields."""
     if value is None or type(value) in arms:
         return None
     others = [arm for arm in arms if arm is not types.NoneType]

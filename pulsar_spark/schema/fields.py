@@ -1,7 +1,7 @@
 """Fields of a record: the type of a value, its default, and Avro's name for the type.
 
-They are those of ``pulsar.schema``. Ours: an enumeration in an array or map is defined in full, as valid Avro requires,
-and its value may be given as the member's value.
+Ours, unlike ``pulsar.schema``: an enumeration in an array or map is defined in full, as valid Avro requires, and its
+value may be given as the member's value.
 """
 
 from abc import ABC, abstractmethod
@@ -65,7 +65,7 @@ def _named(kind: object) -> str:
 
 
 class _Plain(Field):
-    """A field whose type is fixed by its class: Avro's name, and the Python class or classes."""
+    """A field whose type is fixed by its class."""
 
     _avro: str
     _python: Class | tuple[Class, ...]

@@ -1,7 +1,7 @@
 """JSON values of logical types: dates, times, decimals and uuids.
 
-Stored as by Avro, but decimals as texts, so that no reader rounds them. Python values are those of ``fastavro``; an
-instant without a zone is in the machine's.
+Stored as by Avro, but decimals as texts. Python values are those of ``fastavro``; an instant without a zone is in the
+machine's.
 """
 
 import json
@@ -49,8 +49,8 @@ def to_json(value: Any, kind: AvroType) -> Any:
 
 
 def from_json(value: Any, kind: AvroType, field: Any = None) -> Any:
-    """*value* with Python's values of logical types, from JSON whose numbers with a point were read as ``Decimal``.
-    *field* is the record or field for *kind*; one of another class gets the stored value."""
+    """*value* with Python's values of logical types; numbers with a point were read as ``Decimal``. *field* is the
+    record or field for *kind*; one of another class gets the stored value."""
     if value is None:
         return None
     if kind.kind == "union":
@@ -81,7 +81,7 @@ def _read_fields(value: dict, kind: AvroType, record: Any) -> dict[str, Any]:
 
 
 def _arm(value: Any, union: AvroType) -> AvroType:
-    """The member of a union for a value: among several logical types, the one of its class."""
+    """Among several logical types, the one of the value's class."""
     arms = [each for each in union.branches if each.kind != "null"]
     if len(arms) == 1:
         return arms[0]

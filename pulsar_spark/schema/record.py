@@ -156,8 +156,7 @@ def _plain(default: Any) -> Any:
 
 
 def _made(field: Any, value: Any) -> Any:
-    """*value* with records for dicts and members for names of enumerations inside arrays and maps; the first element
-    decides for all."""
+    """*value* with records for dicts and members for names of enumerations; the first element decides for all."""
     if isinstance(field, Record) and isinstance(value, dict):
         return type(field)(**value)
     if isinstance(field, Array) and isinstance(value, list) and value and _is_to_be_made(field.array_type, value[0]):

@@ -1,7 +1,6 @@
 """AvroSchema: values in Avro's binary encoding, through ``fastavro``.
 
-A message is decoded with its writer's definition and resolved to this schema. Unlike in ``pulsar.schema``, definitions
-that do not resolve are an error.
+Unlike in ``pulsar.schema``, definitions that do not resolve are an error.
 """
 
 import io

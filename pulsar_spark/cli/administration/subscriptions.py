@@ -137,7 +137,6 @@ def hashes(topic: Topic, subscription: Subscription, root: Root, as_json: Json =
 
 
 def _owners(ranges: list[dict]) -> list[tuple]:
-    """A row for each partition and consumer: its ranges, shortened, and its share of all hashes."""
     owned: dict[tuple, list[dict]] = {}
     for each in ranges:
         owned.setdefault((each["partition"], each["consumer_id"], each["consumer_name"]), []).append(each)

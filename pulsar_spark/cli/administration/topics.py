@@ -115,7 +115,7 @@ def delete(
 
 
 def _confirm_deletion(topic: str, found: dict) -> None:
-    """Ask before deleting a topic with subscriptions; refused without a terminal."""
+    """Refused without a terminal."""
     messages, subscriptions = sum(found["messages"].values()), found["subscriptions"]
     if not subscriptions:
         return

@@ -143,7 +143,6 @@ def archive_classes_(as_json: Json = False):
 
 
 def _is_something_else(layout: Layout) -> bool:
-    """Whether there is a file, or a folder with other contents, in place of a root."""
     root = layout.root
     return root.is_file() or (root.is_dir() and any(root.iterdir()) and not layout.bundle_folder().is_dir())
 

@@ -1,7 +1,7 @@
 """Collects and sends a consumer's acknowledgements and negative acknowledgements on one topic partition.
 
 Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16), without the grid of
-deadlines (4.20). Both wait a moment for others, because each request costs the broker a round.
+deadlines (4.20).
 """
 
 import sys
@@ -34,7 +34,7 @@ class Grouping(NamedTuple):
 
 
 class _Gathering:
-    """Lets the current channel ask for rows with its commits."""
+    """Asks the current channel to take rows with its commits."""
 
     _used: tuple[Channel, Callable[[], list[dict]]]
 
@@ -43,7 +43,7 @@ class _Gathering:
         self.switch(channel)
 
     def switch(self, channel: Channel) -> None:
-        """Use another channel; the former one's source gives no more rows."""
+        """The former channel gets no more rows."""
         self._used = channel, lambda: self._take_rows() if channel is self._used[0] else []
 
     def ask(self, delay: float, *, is_urgent: bool = False) -> None:
@@ -52,11 +52,8 @@ class _Gathering:
 
 
 class AcknowledgementTracker:
-    """One consumer's tracker on one partition.
-
-    ``group`` requires *lock*; ``make(kind, **columns)`` makes a request row; ``early_rows()`` gives rows to send with
-    others; *key_order* learns of entries given back.
-    """
+    """``group`` requires *lock*; ``make(kind, **columns)`` makes a request row; ``early_rows()`` gives rows to send
+    with others; *key_order* learns of entries given back."""
 
     def __init__(
         self,
@@ -81,7 +78,7 @@ class AcknowledgementTracker:
         self._gathering = _Gathering(channel, self._take_all_rows)
 
     def switch_channel(self, channel: Channel) -> None:
-        """Send everything to the broker of another bundle from now on."""
+        """Send to the broker of another bundle from now on."""
         with self._lock:
             self._channel = channel
             self._gathering.switch(channel)
@@ -96,16 +93,16 @@ class AcknowledgementTracker:
         *,
         is_cumulative: bool = False,
     ) -> tuple[bool | int, Receipt | None]:
-        """Acknowledge one message, or an entry with batch index -1, or all up to it. Return the result of
-        :meth:`AckGroup.acknowledge` or :meth:`AckGroup.acknowledge_cumulative`, and the receipt."""
+        """Acknowledge one message, an entry (batch index -1), or all up to it. Return the result of the
+        :class:`AckGroup`, and the receipt."""
         acknowledge = self.group.acknowledge_cumulative if is_cumulative else self.group.acknowledge
         return self._add(lambda: acknowledge(position, batch_index, bits), properties)
 
     def reconsume_later(
         self, position: int, batch_index: int, bits: int, letter: ReconsumeLater
     ) -> tuple[bool | int, list[dict]]:
-        """Acknowledge one message, or up to it, in the request for its letter. Return the result of :meth:`acknowledge`
-        and the rows to send at once."""
+        """Acknowledge one message, or up to it, in the request for its letter. Return the result and the rows to send
+        at once."""
         with self._lock:
             if self._ended_by is not None:
                 raise self._ended_by
@@ -168,7 +165,6 @@ class AcknowledgementTracker:
         self._set_room()
 
     def _set_room(self) -> None:
-        """Allow appending while something is to be sent, until the group may be full."""
         if self._is_gathering:
             left = max(0, self._grouping.max_group_size - len(self.group))
             self.pending.room = sys.maxsize if self._is_full else left
@@ -181,8 +177,8 @@ class AcknowledgementTracker:
     def give_back(
         self, positions: set[int] | range, delay_ms: int, key_place: KeyPlace | None = None, *, are_dead: bool = False
     ) -> None:
-        """Give entries back after a delay; *key_place* is that of a single one. Entries that *are_dead*, delivered too
-        often, delay no others: the broker writes their letters."""
+        """Give entries back after a delay; *key_place* is that of a single one. Entries that *are_dead* delay no
+        others: they become letters."""
         with self._lock:
             if self._key_order is not None and not are_dead:
                 self._key_order.give_back(positions, key_place)
@@ -190,7 +186,7 @@ class AcknowledgementTracker:
                 self._gathering.ask(0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING))
 
     def give_back_unseen(self, position: int, key_place: KeyPlace) -> None:
-        """Give back an entry that the application did not see, to follow others of its hash. Requires the lock."""
+        """Give back an entry that the application did not see. Requires the lock."""
         if self._key_order is not None:
             self._key_order.give_back((position,), key_place)
         if self._given_back.add_unseen(position):
@@ -217,7 +213,7 @@ class AcknowledgementTracker:
             self._key_order.forget()
 
     def forget(self) -> None:
-        """Forget acknowledgements, because the cursor was moved. Requires the lock."""
+        """Forget acknowledgements: the cursor was moved. Requires the lock."""
         self._forget()
         receipt, self._receipt = self._receipt, None
         if receipt is not None:
@@ -229,13 +225,13 @@ class AcknowledgementTracker:
         self.forget_given_back()
 
     def take_acknowledgements(self) -> list[dict]:
-        """Rows of the acknowledgements; the group starts again. Requires the lock."""
+        """Requires the lock."""
         rows = self._take()
         self.group.clear()
         return rows
 
     def end(self, error: PulsarSparkError) -> None:
-        """Drop acknowledgements from now on, because the entries are gone. Waiting callers get *error*."""
+        """Drop acknowledgements from now on; waiting callers get *error*."""
         with self._lock:
             self._ended_by = error
             self._forget()

@@ -12,8 +12,7 @@ from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 
 
 class Acknowledgement(NamedTuple):
-    """One request: ``ack`` or ``cumulative_ack`` of positions. ``ack_set`` has the unacknowledged indexes of entry
-    ``last``."""
+    """An ``ack`` or ``cumulative_ack`` of positions. ``ack_set`` has the unacknowledged indexes of entry ``last``."""
 
     kind: str
     first: int | None
@@ -22,7 +21,7 @@ class Acknowledgement(NamedTuple):
 
 
 class AckGroup:
-    """The acknowledgements of one partition; the caller holds a lock."""
+    """Of one partition; the caller holds a lock."""
 
     def __init__(self, is_batch_index: bool = True):
         self._is_batch_index = is_batch_index
@@ -86,8 +85,7 @@ class AckGroup:
     def acknowledge_apart(
         self, position: int, batch_index: int, delivered_bits: int, *, is_cumulative: bool
     ) -> tuple[bool | int, list[int] | None]:
-        """Acknowledge a message in its own request. Return the result of :meth:`acknowledge` or
-        :meth:`acknowledge_cumulative`, and the request's ack set."""
+        """Acknowledge a message in its own request. Return the result, and the request's ack set."""
         known, left = self._unacked_bits.get(position, delivered_bits), 0
         if batch_index >= 0:
             left = known >> (batch_index + 1) << (batch_index + 1) if is_cumulative else known & ~(1 << batch_index)
@@ -113,8 +111,7 @@ class AckGroup:
         return [position > done and position not in self._entries for position in positions]
 
     def deliver(self, position: int, delivered_bits: int) -> None:
-        """A batch arrives (again) with these indexes. Those acknowledged here stay so, unless only whole entries
-        count."""
+        """A batch arrives (again). Indexes acknowledged here stay so, unless only whole entries count."""
         left = self._unacked_bits.pop(position, None)
         if left is None or not self._is_batch_index:
             return
@@ -125,7 +122,7 @@ class AckGroup:
             self._entries.add(position)
 
     def skip(self, position: int, delivered_bits: int, below: int) -> None:
-        """Count batch indexes below *below* as acknowledged: a seek skipped them."""
+        """Count batch indexes below *below* as acknowledged."""
         left = delivered_bits >> below << below
         if left:
             self._unacked_bits[position] = left

@@ -20,7 +20,7 @@ MIN_NEGATIVE_ACK_MS = 100
 
 
 class Acknowledger:
-    """One per consumer. ``unacked`` is None without an acknowledgement timeout; *timeout* limits waits, in seconds."""
+    """``unacked`` is None without an acknowledgement timeout; *timeout* limits waits, in seconds."""
 
     def __init__(
         self,
@@ -53,7 +53,6 @@ class Acknowledger:
 
     @staticmethod
     def _look_again(messages: list[Message | MessageId], places: list[Place]) -> None:
-        """Recheck queued messages: some may be acknowledged before they are handed out."""
         for message, place in zip(messages, places, strict=True):
             delivery = message._delivery if isinstance(message, Message) else None
             if delivery is None or delivery.subscription is not place.subscription:
@@ -91,7 +90,7 @@ class Acknowledger:
             )
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Give the message's entry back. A backoff uses the message's redelivery count, for an id 0."""
+        """A backoff uses the message's redelivery count, for an id 0."""
         subscription, position, _, _ = self._places.find(message)
         backoff = self._settings.negative_ack_redelivery_backoff
         if backoff is None:

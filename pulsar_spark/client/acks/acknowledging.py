@@ -34,8 +34,8 @@ class Acknowledging:
         return self._membership.subscriptions
 
     def acknowledge(self, message: Message | MessageId | list, properties: dict | None = None) -> None:
-        """Acknowledge one *message* or a list of messages. Of a batch only that message is acknowledged, unless an id
-        names the whole entry.
+        """Acknowledge one *message* or a list. Of a batch only that message is acknowledged, unless an id names the
+        whole entry.
 
         With ``ack_receipt_enabled`` the call returns after the broker's commit, and raises its refusal. With
         *properties* it is sent at once; the request keeps them.
@@ -142,8 +142,7 @@ class Acknowledging:
 
     @public_call
     def redeliver_unacknowledged_messages(self) -> None:
-        """Give back every message that this consumer received and did not acknowledge. The subscription type decides
-        which consumer gets it."""
+        """Give back every message that this consumer received and did not acknowledge."""
         self._receiver.check_open()
         for subscription in self._subscriptions:
             self._forget_unacked(subscription)

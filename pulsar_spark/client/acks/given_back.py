@@ -9,7 +9,7 @@ from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 
 
 class GivenBack:
-    """Positions with their delays, and those that the application did not see. The caller holds a lock."""
+    """The caller holds a lock."""
 
     def __init__(self) -> None:
         self._delays: dict[int, int] = {}
@@ -21,14 +21,14 @@ class GivenBack:
         return bool(self._delays or self._unseen)
 
     def add(self, positions: Iterable[int], delay_ms: int) -> bool:
-        """Add entries; return whether they must be sent sooner than those before."""
+        """Return whether they must be sent sooner than those before."""
         is_sooner = delay_ms < self._shortest_ms
         self._shortest_ms = min(self._shortest_ms, delay_ms)
         self._delays.update(dict.fromkeys(positions, delay_ms))
         return is_sooner
 
     def add_unseen(self, position: int) -> bool:
-        """Add an entry that the application did not see; return whether it is the first."""
+        """Return whether it is the first."""
         is_first = not self._unseen
         self._unseen.add(position)
         return is_first

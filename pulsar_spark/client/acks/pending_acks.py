@@ -22,8 +22,8 @@ class Acknowledged(NamedTuple):
 
 
 class PendingAcks(list):
-    """Messages of one subscription on a partition. ``owner`` is the consumer that may append, or None. At ``room``
-    messages they must be processed."""
+    """Messages of one subscription and partition, which ``owner`` may append. At ``room`` messages they must be
+    processed."""
 
     __slots__ = ("owner", "room")
 

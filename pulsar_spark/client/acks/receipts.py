@@ -1,6 +1,6 @@
 """Receipts: an acknowledgement that returns once the broker has committed it.
 
-Rule: ``isAckReceiptEnabled`` of Pulsar's client (semantics 3.8). The acknowledgements of one flush share a receipt.
+Rule: ``isAckReceiptEnabled`` of Pulsar's client (semantics 3.8).
 """
 
 import threading

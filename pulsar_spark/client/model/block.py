@@ -1,4 +1,4 @@
-"""Rows of messages in blocks of columns, which become Python values when first used."""
+"""Rows of messages, whose columns become Python values when first used."""
 
 from copy import copy
 
@@ -14,9 +14,9 @@ ENCODED = ("compression", "encryption_keys")
 
 
 class Block:
-    """Rows of one partition's messages, decoded by column on demand. Without *ledger id* a column has it.
+    """Rows of one partition's messages. A column has the ledger id if *ledger_id* is None.
 
-    Its messages share *schema*, *delivery* (or None) and *topic id* (None if only the name is known).
+    Its messages share *schema*, *delivery* (or None) and *topic_id* (None if only the name is known).
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Block:
         self._hashes: list[int] | None = None
 
     def sticky_hash(self, row: int) -> int | None:
-        """The hash of the sticky key of a row's entry; None if the first message of its batch is elsewhere."""
+        """The hash of the sticky key of a row's entry; None if its first message is elsewhere."""
         index = self.column("batch_index")[row]
         if index:
             first, positions = row - index, self.column("position")

@@ -1,6 +1,6 @@
 """The ``pulsar`` package's enumerations, with its members and numbers.
 
-``HashingScheme`` and ``ProducerCryptoFailureAction`` are extras from Pulsar's other clients.
+``ProducerCryptoFailureAction`` is one of Pulsar's other clients.
 """
 
 from typing import Literal

@@ -1,7 +1,6 @@
-"""Loggers of a client, by default Python's logger ``pulsar_spark.client``.
+"""Loggers of a client, by default Python's ``pulsar_spark.client``. Payloads are never logged.
 
-``log_conf_file_path`` names JSON settings for ``logging.config.dictConfig``, not for log4cxx. Payloads are never
-logged.
+``log_conf_file_path`` names JSON settings for ``logging.config.dictConfig``, not for log4cxx.
 """
 
 import json

@@ -57,7 +57,7 @@ class Message:
     def _joined(
         self, payload: bytes | None, first_chunk: MessageId, wrong: UnreadableMessage | None = None
     ) -> "Message":
-        """The chunked message whose last chunk this is: with this payload, or the error in *wrong*."""
+        """The chunked message that ends here: with this payload, or the error in *wrong*."""
         block = self._block.joined(self._row, payload, first_chunk)
         message = Message(block, 0, self._position)
         message._opened = wrong
@@ -68,7 +68,7 @@ class Message:
         return self._block.has_chunks and self._field("uuid") is not None and self._field("batch_index") is None
 
     def _key_place(self) -> KeyPlace | None:
-        """The place of a delivered message's entry among those of its hash; None if the hash is unknown."""
+        """The place of its entry among those of its hash, if known."""
         sticky_hash = self._block.sticky_hash(self._row)
         return None if sticky_hash is None else KeyPlace(sticky_hash, self._position)
 
@@ -112,11 +112,11 @@ class Message:
         return _milliseconds(self._field("publish_time"))
 
     def event_timestamp(self) -> int:
-        """The event time set by the application, in ms since 1970; 0 if there is none."""
+        """The application's event time in ms since 1970; 0 if there is none."""
         return _milliseconds(self._field("event_time"))
 
     def message_id(self) -> MessageId:
-        """The id of the message; for a chunked one that of its last chunk, which also has the first chunk's."""
+        """The id of the message; for a chunked one that of its last chunk, with the first chunk's."""
         return self._block.message_id(self._row)
 
     def topic_name(self) -> str:

@@ -1,6 +1,6 @@
 """Policies of a consumer, with the ``pulsar`` package's names.
 
-``policy()`` returns the object itself, which has the getters of the package's C++ objects.
+``policy()`` returns the object itself, with the getters of the package's C++ objects.
 """
 
 from collections.abc import Sequence
@@ -135,9 +135,9 @@ class KeySharedPolicy:
 class ConsumerKeySharedPolicy(KeySharedPolicy):
     """How a Key_Shared consumer gets its hash ranges: ``key_shared_mode`` is AutoSplit or Sticky.
 
-    With ``allow_out_of_order_delivery`` a new owner of a hash does not wait until the former owner has acknowledged its
-    messages. ``sticky_ranges`` are inclusive, from 0 to 65535, and must not overlap. The broker refuses ranges that end
-    before they begin, or belong to another consumer.
+    With ``allow_out_of_order_delivery`` a new owner of a hash does not wait for the former owner's acknowledgements.
+    ``sticky_ranges`` are inclusive, from 0 to 65535, and must not overlap. The broker refuses reversed ranges and those
+    of another consumer.
     """
 
     def __init__(

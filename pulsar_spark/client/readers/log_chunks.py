@@ -1,7 +1,6 @@
 """Chunked messages of a partition from its log, for a reader.
 
-A reader that begins in the middle first reads earlier chunks, without payloads. It gets messages whose last chunk is
-after its start.
+A reader that begins in the middle first reads earlier chunks, without payloads.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +32,7 @@ class LogChunks:
 
     def joining(self, run: Run) -> tuple[Joining, int, Spans]:
         """For the next run with possible chunks: what joins its messages, the offset from entry ids to positions, and
-        its entry ids except chunks that complete no message. May be repeated for the same run."""
+        its entry ids except chunks that complete no message."""
         if not self._is_begun:
             for earlier in list(self._earlier(run.ledger_id)):
                 self._add(earlier)

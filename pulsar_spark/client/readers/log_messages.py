@@ -61,7 +61,7 @@ class LogMessages:
 
     def start_at(self, place: MessageId | int, *, is_inclusive: bool) -> None:
         """Continue after the message with id *place*, at it if *is_inclusive*, or at the first one published at or
-        after a time in ms. :class:`InvalidConfiguration` for an id of another partition."""
+        after a time in ms. :class:`InvalidConfiguration` for another partition's id."""
         if place == MessageId.latest and is_inclusive and len(self._partitions) == 1:
             place = last_message_id(self._topic, self._partitions[0], self._ledgers.of(self._topic))
         self._start = Start(self._topic)
@@ -113,7 +113,6 @@ class LogMessages:
                     yield from self._when_there(partial(self._of_run, partition, *wanted))
 
     def _wanted(self, partition: int, run: Run) -> Iterator[tuple[Run, Joining | None, int, Spans | None]]:
-        """The arguments of :meth:`_of_run`, if any of *run* is wanted."""
         joining, shift, others = self._chunks[partition].joining(run) if run.has_chunks else (None, 0, None)
         wanted = self._start.rest_of(partition, run)
         if wanted is not None:
@@ -142,7 +141,7 @@ class LogMessages:
             yield lost
 
     def _shown(self, found: Message | MessagesLost | None) -> Iterator[Read]:
-        """The message, decoded, or the error in its place; nothing for a message to discard."""
+        """The message, or the error in its place; nothing for a message to discard."""
         if not isinstance(found, Message):
             yield from () if found is None else (found,)
             return
@@ -155,8 +154,7 @@ class LogMessages:
         return Block(rows, name, partition, ledger_id, schema=self._schema, topic_id=topic_id)
 
     def _read_compacted(self, view: CompactedView, first: int) -> Iterator[Read | _NotNow]:
-        """The compacted messages from ledger *first* on, then those after the horizons; of a new view if the topic is
-        compacted meanwhile."""
+        """The compacted messages from ledger *first* on, then those after the horizons."""
         passed: dict[int, int] = {}
         begins, positions = dict.fromkeys(self._partitions, first), dict.fromkeys(self._partitions, -1)
         while True:

@@ -1,4 +1,4 @@
-"""Reader: reads a topic from a place on, straight from its table, without broker or subscription."""
+"""Reader: reads a topic straight from its table, without broker or subscription."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Where a reader begins: after a message, at it, or at the first message published at or after a time."""
+"""Where a reader begins: after a message, at it, or at the first one published at or after a time."""
 
 from datetime import datetime
 
@@ -11,8 +11,7 @@ from pulsar_spark.storage.topics.topics import Topic
 
 
 class Start:
-    """The start of one reader. *message_id* limits only its own partition; *time* is compared up to publish commit
-    *end*."""
+    """*message_id* limits only its own partition; *time* is compared up to publish commit *end*."""
 
     def __init__(
         self,
@@ -32,7 +31,7 @@ class Start:
         return 1 if self._message_id is None else self._message_id.ledger_id()
 
     def rest_of(self, partition: int, run: Run) -> Run | None:
-        """The part of *run* from its first entry of or after the time; None without one."""
+        """The part of *run* from the time on; None without one."""
         if self.time is None or partition in self._begun or run.ledger_id > self._end:
             return run
         by_entry = run._replace(first_position=run.first_entry_id)  # it may not be numbered yet
@@ -54,7 +53,7 @@ class Start:
         return len(compacted)
 
     def from_message(self, partition: int, run: Run) -> Run | None:
-        """The part of *run* from the entry of the message on; None if it ends before."""
+        """The part of *run* from the message's entry on; None without one."""
         start = self._message_id
         if start is None or (partition, run.ledger_id) != (start.partition(), start.ledger_id()):
             return run

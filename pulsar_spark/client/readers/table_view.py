@@ -1,6 +1,6 @@
 """TableView: the latest value of each key of a topic, kept up to date.
 
-Rule: TableViewImpl of Pulsar's clients. An empty or null value removes its key. Order holds per partition.
+Rule: TableViewImpl of Pulsar's clients. An empty or null value removes its key.
 """
 
 import threading
@@ -105,8 +105,8 @@ class TableView(Described):
     def for_each_and_listen(self, callback: Callable[[str, Any], None]) -> None:
         """Call *callback* for every key there is, and then for every change, in order and in the view's thread.
 
-        The value of a removed key is None, or ``b""`` without a schema, as in the package. An error that the callback
-        raises, and a value that cannot be decoded, are logged.
+        A removed key has the value None, or ``b""`` without a schema. Errors of the callback, and of decoding, are
+        logged.
         """
         with self._lock:
             for key, latest in list(self._latest.items()):

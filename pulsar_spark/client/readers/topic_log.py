@@ -1,7 +1,7 @@
 """The publish commits of a topic's log, in order, without a broker.
 
-Of a repeated publish id the first commit counts. ``ledgers`` replaces commits that the log has lost. Trimmed ledgers
-and foreign rows are skipped.
+Of a repeated publish id the first commit counts. ``ledgers`` replaces lost commits. Trimmed ledgers and foreign rows
+are skipped.
 """
 
 import heapq
@@ -43,8 +43,8 @@ class TopicLog:
     def start_at(
         self, ledger_id: int, passed: Mapping[int, int] = MappingProxyType({}), published_since: datetime | None = None
     ) -> Iterator[tuple[int, Run]]:
-        """Start at publish commit *ledger_id*, or after the commit up to which a partition was *passed*. Return lazily
-        the runs, by partition, that only ``ledgers`` has, from the first with a message *published_since*."""
+        """Start at publish commit *ledger_id*, or after the commit up to which a partition was *passed*. Return the
+        runs, by partition, that only ``ledgers`` has, from the first with a message *published_since*."""
         self._publish_ids.clear()
         self._gone = trimmed_ledgers(self._topic.path, self._partitions)
         self._gone |= {partition: max(last, self._gone.get(partition, 0)) for partition, last in passed.items()}
@@ -93,7 +93,7 @@ class TopicLog:
     def _known_runs(
         self, partition: int, first: int, before: int, published_since: datetime | None
     ) -> Iterator[tuple[int, Run]]:
-        """The numbered runs of publish commits from *first* to below *before*, in order."""
+        """Numbered runs of publish commits from *first* to below *before*."""
         topic_id, first = self._topic.topic_id, max(first, self._gone.get(partition, 0) + 1)
         ledgers = self._ledgers.of(self._topic)
         end = ledgers.end(topic_id, partition)
@@ -124,7 +124,7 @@ def last_message_id(topic: Topic, partition: int, ledgers: LedgerIndex) -> Messa
 
 
 def _runs_from_the_end(topic: Topic, partition: int, ledgers: LedgerIndex) -> Iterator[Run]:
-    """The runs of a partition from the last on; for commits lost from the log, those of ``ledgers``."""
+    """The runs of a partition from the last on; those of lost commits from ``ledgers``."""
     log = TableLog(topic.path)
     for commit in log.commits_from_the_end():
         files = published_files(topic.path, commit, topic.partitions)

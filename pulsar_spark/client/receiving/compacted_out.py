@@ -1,7 +1,7 @@
 """Skips compacted-out entries for a consumer that reads compacted.
 
-They are acknowledged in few requests, also ahead of a delivery. Deletions are delivered unless the consumer cannot know
-their key (semantics 0.34).
+They are acknowledged in few requests, also ahead of a delivery. Deletions are delivered unless their key is unknown
+(semantics 0.34).
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ AHEAD_FOR_DELETIONS = 100_000
 
 
 class CompactedOut:
-    """The skipped entries of one subscription on a partition; for the thread that takes messages."""
+    """Of one subscription on a partition; for the thread that takes messages."""
 
     def __init__(self, subscription, entries: CompactedEntries):
         self._subscription, self._entries = subscription, entries

@@ -95,7 +95,7 @@ class Delivery:
         self.last, self.entries = others[-1].last, len(self.positions)
 
     def read_version_at(self, position: int) -> int:
-        """The version of ``requests`` that the round which sent the entry at *position* had read."""
+        """The version of ``requests`` read by the round that sent the entry at *position*."""
         at = bisect_right(self.read_versions, position, key=itemgetter(0)) if len(self.read_versions) > 1 else 1
         return self.read_versions[at - 1][1]
 

@@ -1,4 +1,4 @@
-"""The deliveries that a consumer has received, in order of arrival, until they are read."""
+"""The deliveries of a consumer, in order of arrival, until they are read."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pulsar_spark.client.receiving.delivery import Delivery
 
 JOINED_ENTRIES = 1000
-"""Deliveries are read together up to about this many entries: reading few takes as long as reading many."""
+"""Up to about how many entries deliveries are read together."""
 
 
 class DeliveryQueue:
@@ -29,7 +29,7 @@ class DeliveryQueue:
         return tail
 
     def take(self) -> list[Delivery]:
-        """Take the first delivery that is not out of date, and those that can be read with it; empty without one."""
+        """Take the first valid delivery, and those that can be read with it; empty without one."""
         while self._deliveries:
             found = [self._take_first()]
             if found[0].generation == found[0].subscription.generation:
@@ -53,7 +53,7 @@ class DeliveryQueue:
 def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
     """The last deliveries in *queue* (of one subscription) with at least *messages* messages, or as many as there are.
 
-    They begin at a place that identifies the tail by the round and place of its first delivery.
+    The round and place of the first one identify the tail.
     """
     if not queue or messages <= 0:
         return []

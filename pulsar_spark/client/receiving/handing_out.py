@@ -1,7 +1,6 @@
 """Chooses which delivered messages of a partition the application gets, in order.
 
-It leaves out messages that a newer delivery replaced, acknowledged ones, and those too early for the order of their
-key.
+It leaves out replaced and acknowledged messages, and those too early for the order of their key.
 """
 
 import threading
@@ -49,7 +48,7 @@ class HandingOut:
     _start_after: tuple[int, int] | None
 
     def read(self, delivery: Delivery) -> Iterator[Read]:
-        """The delivery's messages in order; errors, to be raised, take the place of lost ones."""
+        """The delivery's messages in order; errors take the place of lost ones."""
         messages = yield from read_messages(self, delivery)
         self._pass_over(delivery, delivery.messages - messages)
 
@@ -76,8 +75,7 @@ class HandingOut:
         self._flow(permits)
 
     def _count_taken(self) -> int:
-        """Count the ready messages that were taken; return the permits to request. Call it before using the counts,
-        with the lock."""
+        """Count the taken messages; return the permits to request. Call it before using the counts, with the lock."""
         taken = self._ready.newly_taken()
         self._queued -= taken
         return self._permits.take(taken) if taken else 0
@@ -96,8 +94,8 @@ class HandingOut:
         return found
 
     def hand_out(self, messages: list[Message]) -> Ready | None:
-        """Take messages that may be handed out from the front of *messages* (all of one delivery), up to the one at
-        which permits must be requested. None if the delivery is out of date."""
+        """Take messages from the front of *messages* (all of one delivery), up to the one at which permits must be
+        requested. None if the delivery is out of date."""
         block = messages[0]._block
         delivery = block.delivery
         is_single = self._is_timed or block.has_encoded
@@ -128,8 +126,8 @@ class HandingOut:
         return ready
 
     def may_still_be_handed_out(self, message: Message) -> bool:
-        """Whether a message that was taken but reached nobody can be handed out now. If it has become too early, it is
-        given back."""
+        """Whether a taken message that reached nobody can be handed out now. If it has become too early, it is given
+        back."""
         guard, delivery = self._guard, message._block.delivery
         try:
             places = None if guard is None else guard.places_of([message])
@@ -159,8 +157,7 @@ class HandingOut:
         return [each for each in shown if (each._position, _batch_index(each)) >= self._start_after]
 
     def _is_newest(self, delivery: Delivery, position: int, ends: bool) -> bool:
-        """Whether no newer delivery of this entry is queued. *ends* says that the entry's last message is handed out
-        now."""
+        """Whether no newer delivery of this entry is queued. *ends*: its last message is handed out now."""
         newest = self._newest.get(position)
         if newest is not delivery:
             return newest is None
@@ -169,7 +166,7 @@ class HandingOut:
         return True
 
     def _of_batch(self, delivery: Delivery, position: int, messages: list[Message]) -> list[Message]:
-        """The unacknowledged ones of some messages of one entry, in order."""
+        """The unacknowledged ones of one entry's messages."""
         delivered, first = delivery.unacked_bits, _batch_index(messages[0])
         group = self.tracker.current_group()
         if 1 << first == delivered & -delivered:

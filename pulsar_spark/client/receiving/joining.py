@@ -1,4 +1,4 @@
-"""Chunked messages as the application sees them: one message each, at its last chunk (semantics 1.7)."""
+"""Chunked messages as the application sees them, at the last chunk (semantics 1.7)."""
 
 from collections.abc import Mapping
 from functools import cached_property, partial
@@ -14,8 +14,7 @@ from pulsar_spark.storage.chunks.chunks import ChunkedMessages
 
 
 class Joining:
-    """Joins chunked messages of one topic partition on demand; *first_chunks* gives the first position of each by its
-    last."""
+    """Of one topic partition; *first_chunks* gives the first position of each message by its last."""
 
     def __init__(self, chunked: ChunkedMessages, first_chunks: Mapping[int, int]):
         self._chunked, self._first_chunks = chunked, first_chunks
@@ -25,7 +24,7 @@ class Joining:
         return self._chunked.parts(self._first_chunks)
 
     def message(self, last: Message, position: int) -> Message | MessagesLost | None:
-        """The message whose last chunk is *last*; None if it ends none or a chunk is deleted, the error if one is
+        """The message that ends with the chunk *last*; None if it ends none or a chunk is deleted, the error if one is
         lost."""
         if position not in self._first_chunks:
             return None

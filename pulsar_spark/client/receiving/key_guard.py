@@ -1,4 +1,4 @@
-"""Keeps the order per key on one Key_Shared subscription: messages that come too early are given back unseen."""
+"""Keeps the order per key of one Key_Shared subscription: messages that come too early are given back unseen."""
 
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.delivery import Delivery
@@ -17,8 +17,7 @@ class KeyGuard:
         self._subscription, self._order = subscription, order
 
     def places_of(self, messages: list[Message]) -> dict[int, KeyPlace] | None:
-        """The places of the first *messages*, by position; None if none can be too early. Also looks up missing hashes
-        of entries given back."""
+        """The places of the first *messages*, by position; None if none can be too early."""
         order, subscription = self._order, self._subscription
         if not order.is_guarding:
             return None
@@ -38,7 +37,7 @@ class KeyGuard:
         return found
 
     def has_changed(self, places: dict[int, KeyPlace] | None) -> bool:
-        """Whether *places* must be looked up again, because entries were given back since. Requires the lock."""
+        """Whether to look up *places* again, because entries were given back since. Requires the lock."""
         return self._order.is_guarding and (places is None or bool(self._order.unknown))
 
     def in_order(self, delivery: Delivery, messages: list[Message], places: dict[int, KeyPlace]) -> list[Message]:

@@ -1,6 +1,6 @@
 """Order per key on Key_Shared after a message was given back: later messages of its hash wait until it comes again.
 
-Once a round has read the give-back, the broker holds back later entries (semantics 0.22). Those of earlier rounds are
+The broker holds back later entries once a round has read the give-back (semantics 0.22). Those of earlier rounds are
 given back unseen.
 """
 
@@ -14,7 +14,7 @@ _numbers = itertools.count()
 
 
 class UnderWay:
-    """Requests that are sent together, and their version in ``requests``, which is above all others until committed."""
+    """Requests sent together, and their version in ``requests``; above all others until committed."""
 
     __slots__ = ("number", "version")
 
@@ -26,7 +26,7 @@ class UnderWay:
 
 
 class KeyPlace(NamedTuple):
-    """The *place* of an entry among those of its hash: its position, or the number of a due entry, above all
+    """The *place* of an entry among those of its hash: its position, or for a due entry a number above all
     positions."""
 
     sticky_hash: int
@@ -87,7 +87,7 @@ class KeyOrder:
         return requests
 
     def arrives(self, requests_version: int) -> None:
-        """Note that entries handed out from now on come from rounds that had read this version."""
+        """Note what the round of the following entries had read."""
         if requests_version == self._arrived:
             return
         self._arrived = requests_version
@@ -95,7 +95,7 @@ class KeyOrder:
         self._returned = {at: each for at, each in self._returned.items() if each.version > requests_version}
 
     def is_returned(self, position: int, requests_version: int) -> bool:
-        """Whether an entry was given back after the round that sent it, which had read up to this version."""
+        """Whether an entry was given back after the round that sent it, which had read this version."""
         requests = self._returned.get(position)
         return requests is not None and requests.version > requests_version
 

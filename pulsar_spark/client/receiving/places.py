@@ -19,7 +19,7 @@ _REMEMBERED = 1000
 
 
 class Place(NamedTuple):
-    """``batch_index`` -1 means the whole entry; ``bits`` are the indexes its batch was delivered with."""
+    """``batch_index`` -1 means the whole entry; ``bits`` are the delivered indexes."""
 
     subscription: PartitionSubscription
     position: int
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 
 class Places:
-    """The places of one consumer's topics. Lookups wait *timeout* seconds for published entries to be numbered."""
+    """Of one consumer's topics. Lookups wait *timeout* seconds for published entries to be numbered."""
 
     def __init__(self, subscriptions: Sequence[PartitionSubscription], topic_name: str, timeout: float):
         self._subscriptions = subscriptions
@@ -88,7 +88,7 @@ class Places:
         return Place(subscription, found[0], message_id.batch_index(), (1 << found[1]) - 1)
 
     def _numbered(self, subscription: PartitionSubscription, message_id: MessageId) -> tuple[int, int] | None:
-        """Position and batch size of an entry, or None. Waits for the numbering of a message just published."""
+        """Position and batch size of an entry, or None. Waits for its numbering."""
         topic, ledger_id = subscription.topic, message_id.ledger_id()
         place = topic.topic_id, subscription.partition, ledger_id, message_id.entry_id()
         ledgers = subscription.ledgers

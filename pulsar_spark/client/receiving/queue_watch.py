@@ -1,4 +1,4 @@
-"""Gives back what lies unused in the queue of a consumer that grew, so that other consumers get it."""
+"""Gives back unused messages of a queue that grew, so that other consumers get them."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ WATCH_SECONDS = 1.0
 
 
 class QueueWatch:
-    """Checks the queue of one :class:`PartitionSubscription` once a second while it may shrink. Not on Exclusive and
+    """Checks a :class:`PartitionSubscription` once a second while its queue may shrink. Not on Exclusive and
     Failover."""
 
     def __init__(self, subscription: Any, permits: Permits):
@@ -22,7 +22,7 @@ class QueueWatch:
             self._subscription._channel.call_later(WATCH_SECONDS, self.shrink)
 
     def shrink(self) -> None:
-        """Give back the surplus tail of the queue, with later deliveries, so that order holds."""
+        """Give back the surplus tail of the queue."""
         subscription, receiver = self._subscription, self._subscription._consumer._receiver
         self._is_watching = False
         if receiver.is_closed:

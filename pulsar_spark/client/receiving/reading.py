@@ -19,17 +19,16 @@ from pulsar_spark.storage.entries.missing import Missing, lost_error
 
 DUE_ENTRIES = 1 << 16
 DUE_BYTES = 32 << 20
-"""The most due entries, which lie anywhere in the topic, and bytes of their files, to read together."""
+"""The most due entries, and bytes of their files, to read together."""
 
 
 Read = list[Message] | MessagesLost
-"""Messages of a delivery in order, or an error in their place. From blocks with encoded payloads or chunks they come
-one by one."""
+"""Messages of a delivery in order, or an error in their place. Messages with encoded payloads or chunks come one by
+one."""
 
 
 def read_messages(subscription, delivery: Delivery) -> Generator[Read, None, int]:
-    """The delivery's messages in order, without acknowledged batch indexes, and errors; returns the number of
-    messages."""
+    """The delivery's messages in order, and errors; returns the number of messages."""
     positions, in_order = delivery.positions, delivery.due_order
     if in_order is None:
         stay = (
@@ -43,14 +42,14 @@ def read_messages(subscription, delivery: Delivery) -> Generator[Read, None, int
 
 
 def _entries_at_once(subscription, delivery: Delivery) -> int:
-    """How many entries of a delivery to read together, by the size of their files."""
+    """By the size of their files."""
     parts = delivery.parts(subscription.ledgers, subscription.topic, subscription.partition, delivery.positions)
     sizes = (run.bytes / run.entries * sum(last - first + 1 for first, last in spans) for run, spans in parts)
     return max(1, min(DUE_ENTRIES, int(DUE_BYTES * delivery.entries / max(sum(sizes), 1))))
 
 
 def _read_in_order(subscription, delivery: Delivery, in_order: np.ndarray) -> Generator[Read, None, int]:
-    """Messages of entries in the given order, then errors; returns the number of messages."""
+    """In the given order, errors last."""
     found: dict[int, list[Message]] = {}
     lost, positions = [], np.sort(in_order)
     for read in _entries(subscription, delivery, positions):
@@ -67,13 +66,12 @@ def _read_in_order(subscription, delivery: Delivery, in_order: np.ndarray) -> Ge
 
 
 def _read(subscription, delivery: Delivery, positions: range | np.ndarray) -> Generator[Read, None, int]:
-    """Messages of entries by position, and errors; returns the number of messages."""
     chunked = joining_of(subscription, delivery, positions)
     return (yield from _whole(subscription, chunked, _entries(subscription, delivery, positions)))
 
 
 def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) -> Iterator[Read]:
-    """Messages of entries by position, chunked ones by their last chunk, and errors."""
+    """By position; chunked messages by their last chunk."""
     topic, is_left = subscription.topic, delivery.is_left
     for run, spans in delivery.parts(subscription.ledgers, topic, subscription.partition, positions):
         for rows in subscription.entries.read(topic.path, run, spans):
@@ -99,14 +97,14 @@ def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) ->
 
 
 def _apart(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """Split messages, in order, into the lists of :data:`Read`."""
+    """Split messages into the lists of :data:`Read`."""
     for comes_alone, alike in groupby(messages, lambda each: each._block.has_encoded or each._block.has_chunks):
         found = list(alike)
         yield from ([each] for each in found) if comes_alone else [found]
 
 
 def _whole(subscription, chunked: Joining, found: Iterable[Read]) -> Generator[Read, None, int]:
-    """Replace last chunks in *found* by their chunked messages; returns the number of messages."""
+    """Replace last chunks in *found* by their chunked messages."""
     messages = 0
     for each in found:
         whole: Read | None = each
@@ -147,7 +145,7 @@ def _pass_over(subscription, delivery: Delivery, run: Run, missing: Missing) -> 
 
 
 class DeliveryReading:
-    """The delivery that is being read; *ahead* are its messages that nobody has taken yet."""
+    """*ahead* are its messages that nobody has taken yet."""
 
     def __init__(self, delivery: Delivery):
         self.delivery, self.subscription = delivery, delivery.subscription
@@ -159,7 +157,7 @@ class DeliveryReading:
         self._reads = _after(self._taken, self.subscription.read(self.delivery))
 
     def read_on(self) -> Read | None:
-        """Fill *ahead*, also with messages to recheck; an error in their place, None after the last."""
+        """Fill *ahead*; an error in place of messages, None after the last."""
         self.ahead[:0] = self.subscription.take_looked_at_again()
         if not self.ahead:
             read = next(self._reads, None)
@@ -171,7 +169,6 @@ class DeliveryReading:
 
 
 def _after(messages: int, reads: Iterable[Read]) -> Iterator[Read]:
-    """Skip the first *messages* (or errors in their place) of *reads*."""
     for read in reads:
         if messages <= 0:
             yield read

@@ -1,7 +1,4 @@
-"""Messages that are checked and ready to be handed out one by one.
-
-Handing out is one step of a list iterator, which is atomic. A change of what may be shown takes the rest back.
-"""
+"""Messages that are ready to be handed out one by one, by an atomic step of a list iterator."""
 
 import sys
 from collections.abc import Iterator
@@ -11,8 +8,8 @@ from pulsar_spark.client.model.message import Message
 
 
 class Ready:
-    """Ready messages of one subscription, in order, of entries *first*..*last*. Takers iterate :attr:`messages`; other
-    methods require the subscription's lock."""
+    """Messages of one subscription, of entries *first*..*last*. Takers iterate :attr:`messages`; other methods require
+    the subscription's lock."""
 
     __slots__ = ("messages", "_first", "_last", "_size", "_counted")
 

@@ -28,7 +28,7 @@ ROOT_SECONDS = 0.5
 
 class Receiver:
     """One per consumer. ``handed_out`` gets subscription, position and redelivery count of each message; ``discard``
-    acknowledges an unreadable one."""
+    acknowledges unreadable ones."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Receiver:
         self._taking.release()
 
     def take_ready(self, most: int) -> list[Message]:
-        """At most *most* messages that are ready, without waiting; without a queue it requests one."""
+        """At most *most* messages, without waiting; without a queue it requests one."""
         messages: list[Message] = []
         self._taking.acquire()
         try:
@@ -202,7 +202,7 @@ class Receiver:
         self.on_arrival()
 
     def _next(self) -> Message | None:
-        """The next arrived message. A lost or unreadable one raises once."""
+        """A lost or unreadable message raises once."""
         for message in self.ready:
             return message
         self.check_open()
@@ -238,7 +238,6 @@ class Receiver:
                 raise found
 
     def _take_delivery(self) -> Delivery | None:
-        """The next delivery to read, joined with those that can be read with it."""
         with self._condition:
             found = self._arrived.take()
         if len(found) > 1:
@@ -246,7 +245,7 @@ class Receiver:
         return found[0] if found else None
 
     def _next_of(self, current: DeliveryReading) -> Message | MessagesLost | UnreadableMessage | None:
-        """The next message of a delivery, or an error in its place; None after the last."""
+        """The next message, or an error in its place; None after the last."""
         subscription = current.subscription
         while True:
             read = current.read_on()
@@ -271,6 +270,6 @@ class Receiver:
             return message if refused is None else refused
 
     def _look_again(self) -> None:
-        """Recheck the ready messages after a change. The caller holds the condition."""
+        """Requires the condition."""
         if self._current is not None:
             self._current.subscription.look_again()

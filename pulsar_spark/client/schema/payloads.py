@@ -23,9 +23,8 @@ def payload_encoder(
     crypto_key_reader: CryptoKeyReader | None,
     crypto_failure_action: ProducerCryptoFailureAction,
 ) -> PayloadEncoder:
-    """The encoder for arguments of ``create_producer``: ValueError, :class:`InvalidConfiguration` as
-    ``public_key_names`` says, :class:`CryptoError` for a missing key.
-    """
+    """From arguments of ``create_producer``: ValueError, :class:`InvalidConfiguration` as ``public_key_names`` says,
+    :class:`CryptoError` for a missing key."""
     check_type(CompressionType, compression_type, "compression_type")
     check_type(CryptoKeyReader | None, crypto_key_reader, "crypto_key_reader")
     check_type(ProducerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")

@@ -1,7 +1,7 @@
 """Schemas of topics for producers, consumers and readers.
 
 A topic without schema and messages keeps a consumer's schema (Pulsar's ``addSchemaIfIdleOrCheckCompatible``). Ours: one
-with messages accepts any consumer, because letters and rows of SQL have no schema.
+with messages accepts any consumer.
 """
 
 import time
@@ -54,7 +54,8 @@ class TopicSchemas:
         return self._keep(topic, info)
 
     def upload(self, topic: Topic, info: SchemaInfo, properties: Mapping[str, str]) -> int:
-        """The version of an administrator's schema, added in any case; :class:`IncompatibleSchema` if it cannot be."""
+        """The version of an administrator's schema, added in any case; :class:`IncompatibleSchema` if it does not
+        fit."""
         return self._keep(topic, info, properties, is_upload=True)
 
     def check_consumer(self, topic: Topic, schema: Schema) -> None:
@@ -74,7 +75,7 @@ class TopicSchemas:
             self._keep(topic, info)
 
     def written_with(self, message) -> SchemaInfo | None:
-        """The schema that a message was written with, or None. A letter has that of its original message."""
+        """The schema that a message, or the original of a letter, was written with; or None."""
         version = message.int_schema_version()
         if version < 0:
             return None

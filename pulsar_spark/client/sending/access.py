@@ -1,7 +1,4 @@
-"""Which producers may share a topic, by ``access_mode`` (AbstractTopic.addProducer of Apache Pulsar).
-
-``storage.topics.producers`` lists the producers, ``storage.topics.exclusive`` has the claim on a topic.
-"""
+"""Which producers may share a topic, by ``access_mode`` (AbstractTopic.addProducer of Apache Pulsar)."""
 
 from pulsar_spark.client.model.enums import ProducerAccessMode
 from pulsar_spark.client.sending.producer_settings import ProducerSettings
@@ -33,8 +30,8 @@ class Access:
     def enter(self) -> bool:
         """Join the topic; False while the producer must wait, in the order of the topic's log.
 
-        A Shared producer gets :class:`ProducerBusy` if another has its name, has exclusive access or waits for it; an
-        Exclusive one gets :class:`ProducerFenced` if there are others.
+        :class:`ProducerBusy` for a Shared producer if another has its name, has exclusive access or waits for it;
+        :class:`ProducerFenced` for an Exclusive one if there are others.
         """
         with self._producers.alone():
             if self._mode is ProducerAccessMode.Shared:

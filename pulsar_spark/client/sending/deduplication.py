@@ -1,7 +1,6 @@
 """Leaves duplicates out of one producer's commits, if the topic is deduplicated (protocol.policies.deduplication).
 
-The topic's log gives the highest sequence ids. They are checked again if another process commits under the producer's
-name.
+The topic's log gives the highest sequence ids, again if another process commits under the producer's name.
 """
 
 from collections.abc import Iterator
@@ -25,9 +24,8 @@ from pulsar_spark.storage.topics.topics import Topic
 
 
 class Judged(NamedTuple):
-    """The entries to store, with *transactions*, judged by table version *known*. ``are_new`` flags each message, None
-    if all are; ``begun`` are incomplete chunked messages by partition.
-    """
+    """The entries to store, with *transactions*, by table version *known*. ``are_new`` flags each message, None if all
+    are; ``begun`` are incomplete chunked messages by partition."""
 
     known: int
     entries: list[Entry]
@@ -58,9 +56,7 @@ class Deduplication:
         self._begun: dict[int, set[int]] = {}
 
     def highest(self, partitions: list[int]) -> int | None:
-        """The highest stored sequence id of the producer's name on *partitions*; None without one, or without
-        deduplication.
-        """
+        """The highest stored sequence id of the producer's name on *partitions*; None without one."""
         self._quota.look()
         active = self._look()
         if active is None:
@@ -113,16 +109,14 @@ class Deduplication:
         self._begun |= judged.begun
 
     def must_share(self, taken: list[Entry], entry: Entry) -> bool:
-        """Whether *entry* must share the commit of those *taken*: else interleaved key-based batches would count as
-        duplicates.
-        """
+        """Whether *entry* must share the commit of those *taken*, lest interleaved key-based batches count as
+        duplicates."""
         if not self._is_interleaved or self._quota.deduplication_since() is None:
             return False
         lowest = min(message.sequence_id for message in entry.messages)
         return any(message.sequence_id > lowest for each in taken for message in each.messages)
 
     def _look(self) -> _Active | None:
-        """The present state of the topic's log; None without deduplication."""
         since = self._quota.deduplication_since()
         if self._active is not None and self._active.since != since:
             self._active, self._begun = None, {}

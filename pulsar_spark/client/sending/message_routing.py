@@ -12,7 +12,7 @@ from pulsar_spark.schema import Schema
 
 
 class RoutedMessage:
-    """The view of an unsent message for a message router."""
+    """An unsent message, for a message router."""
 
     __slots__ = ("_message", "_schema")
 
@@ -46,7 +46,7 @@ class RoutedMessage:
 
 
 class MessageRouting:
-    """The routing of one producer; *partitions* are its indexes, -1 alone for a topic without partitions."""
+    """*partitions* are the topic's indexes, -1 alone without partitions."""
 
     def __init__(self, settings: ProducerSettings, partitions: list[int], topic_name: str):
         self._settings, self._partitions, self._topic_name = settings, partitions, topic_name

@@ -7,9 +7,7 @@ from pulsar_spark.protocol.topics.batching import BatchContainer
 
 
 class OpenBatches:
-    """One producer's open batches, of at most *most_bytes*. Without batching each message is an entry at once. Requires
-    a lock.
-    """
+    """Of one producer, each of at most *most_bytes*. Without batching each message is an entry. Requires a lock."""
 
     def __init__(self, settings: ProducerSettings, partitions: list[int], most_bytes: int):
         self._delay = settings.batching_max_publish_delay_ms / 1000

@@ -1,4 +1,4 @@
-"""Producer: sends messages to a topic, alone or in batches, from any number of threads."""
+"""Producer: sends messages to a topic, from any number of threads."""
 
 import itertools
 import threading
@@ -120,9 +120,8 @@ class Producer(Described, Sending):
 
     @public_call
     def flush(self) -> None:
-        """Publish all pending messages, including open batches, and wait until they are stored. :class:`Timeout` after
-        the send timeout.
-        """
+        """Publish all pending messages, including open batches, and wait until they are stored; :class:`Timeout` after
+        the send timeout."""
         with self._condition:
             wanted = self._begin_flush()
             since, deadline = interrupts.count(), time.monotonic() + self._timeout
@@ -142,8 +141,7 @@ class Producer(Described, Sending):
 
     def _when_answered(self, wanted: int, done: Callable[[], None]) -> bool:
         """Call *done* in the publisher's thread when more messages are answered; False, without a call, if *wanted*
-        already are.
-        """
+        are."""
         with self._condition:
             if self._answered >= wanted or self._is_closed:
                 return False
@@ -161,7 +159,6 @@ class Producer(Described, Sending):
         self._client._forget(self)
 
     def _grow(self) -> None:
-        """Publish to added partitions too."""
         topic = self._partition_watch.added()
         if topic is None:
             return
@@ -192,7 +189,6 @@ class Producer(Described, Sending):
         self._leave_topic()
 
     def _settle(self, messages: list[Outgoing], is_published: bool) -> None:
-        """Note that *messages* have left the queue."""
         self._log(f"{'published' if is_published else 'did not publish'} {len(messages)} messages")
         with self._condition:
             self._pending -= len(messages)
@@ -202,7 +198,6 @@ class Producer(Described, Sending):
             self._condition.notify_all()
 
     def _answer(self, count: int) -> None:
-        """Note that *count* callbacks have returned, which ``flush`` waits for."""
         with self._condition:
             self._answered += count
             self._condition.notify_all()

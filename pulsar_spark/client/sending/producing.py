@@ -112,9 +112,7 @@ class ProducerOpening:
         self._access = Access(self._topic, self._partitions, settings)
 
     def attempt(self) -> Producer | None:
-        """The producer; None while it must wait (``WaitForExclusive``). If this raises, the producer no longer waits
-        for the topic.
-        """
+        """The producer; None while it must wait (``WaitForExclusive``). After an error it waits no longer."""
         with ExitStack() as undone:
             undone.callback(self.give_up)
             self._client._check_open()

@@ -1,6 +1,6 @@
 """Rows of one publish commit, as one Arrow table.
 
-Entry ids count from 0 within each partition. If any message has a key, rows have the sticky-key hash.
+If any message has a key, rows have the sticky-key hash.
 """
 
 import itertools
@@ -23,9 +23,8 @@ _MILLISECONDS = pa.timestamp("ms", tz="UTC")
 
 
 class Outgoing(NamedTuple):
-    """A message to send, or a chunk of one, as a tuple for speed. ``done`` gets the outcome; times are ms since 1970;
-    ``columns`` has further columns.
-    """
+    """A message to send, or a chunk of one, as a tuple for speed. Times are ms since 1970; ``columns`` has further
+    columns."""
 
     payload: bytes | memoryview | None
     partition_key: str | None
@@ -158,7 +157,7 @@ def _sticky_key_hashes(entries: list[Entry]) -> list[int]:
 
 
 def unwritable_text(message: Outgoing) -> tuple[str, str] | None:
-    """The name and value of a message's first text that is not valid UTF-8; None without one."""
+    """The name and value of a message's first text that is not valid UTF-8."""
     texts = [("partition key", message.partition_key), ("ordering key", message.ordering_key)]
     texts += [(f"property {name!r}", part) for name, value in message.properties or () for part in (name, value)]
     for name, text in texts:

@@ -1,8 +1,7 @@
 """Group commit: one thread per producer commits what arrived during its last commit.
 
-While an outcome is unclear, the same rows are written under the same publish id until the send timeout (see
-storage.delta.sure_append). A crash loses only messages whose callback was not called. If a callback raises, a new
-thread continues.
+While an outcome is unclear, the same rows are written under the same publish id (see storage.delta.sure_append). A
+crash loses only messages whose callback was not called. If a callback raises, a new thread continues.
 """
 
 import logging
@@ -42,11 +41,8 @@ Answer = tuple[Done | None, PulsarSparkError | None, MessageId | None]
 
 
 class Publisher(Worker):
-    """Publishes entries of one topic.
-
-    ``check()`` raises if the producer may publish no more. ``due(now)`` gives the batches to close and the time of the
-    next. ``settled(messages, is_published)`` is called before the callbacks, ``answered(count)`` after them.
-    """
+    """``check()`` raises if the producer may publish no more. ``due(now)`` gives the batches to close and the time of
+    the next. ``settled(messages, is_published)`` is called before the callbacks, ``answered(count)`` after them."""
 
     def __init__(
         self,
@@ -143,7 +139,6 @@ class Publisher(Worker):
         return taken
 
     def _publish(self, entries: list[Entry]) -> None:
-        """Commit entries within their deadline."""
         entries = self._without_failed(entries)
         if not entries:
             return
@@ -162,7 +157,6 @@ class Publisher(Worker):
         self._settled([message for entry in entries for message in entry.messages], True)
 
     def _without_failed(self, entries: list[Entry]) -> list[Entry]:
-        """The entries without those whose deadline has passed, and without chunks of failed messages."""
         now, left = time.monotonic(), []
         late = Timeout("the send timeout passed before the message could be written: give a longer send_timeout_millis")
         for entry in entries:
@@ -174,7 +168,7 @@ class Publisher(Worker):
         return left
 
     def _store(self, entries: list[Entry]) -> Iterator[Answer]:
-        """Commit the entries without duplicates; return the callbacks' arguments lazily, because making ids is slow."""
+        """Commit the entries without duplicates; return the callbacks' arguments lazily."""
         identity = publish_id(time.time_ns() // 1_000_000, secrets.randbits(74))
         deadline, judged = max(entry.messages[-1].deadline for entry in entries), None
         while True:
@@ -196,7 +190,6 @@ class Publisher(Worker):
         return ((message.done, None, each) for message, each in ids_of(entries, judged.are_new, ids))
 
     def _judge(self, entries: list[Entry], deadline: float) -> Judged | None:
-        """The part of *entries* to store; None without deduplication."""
         while True:
             try:
                 return self._deduplication.judge(entries)
@@ -208,7 +201,7 @@ class Publisher(Worker):
                 self._wait(unclear, deadline)
 
     def _refuse_unwritable(self, entries: list[Entry]) -> list[Entry]:
-        """Fail the messages with a text that cannot be encoded; return the remaining entries."""
+        """Fail the messages with a text that cannot be encoded; return the rest."""
         left = []
         for entry in entries:
             written = []
@@ -228,7 +221,7 @@ class Publisher(Worker):
         return left
 
     def _commit(self, rows: pa.Table, deadline: float, judged: Judged | None) -> int | None:
-        """The version that has *rows*; None if other commits under the producer's name require judging again."""
+        """The version that has *rows*; None if they must be judged again."""
         wait, version = partial(self._wait, deadline=deadline), None
         try:
             if judged is None:
@@ -276,5 +269,5 @@ class Publisher(Worker):
 
 
 def _size(message: Outgoing) -> int:
-    """The approximate size of a message in a commit, keys included."""
+    """Approximately, in a commit."""
     return len(message.payload or b"") + len(message.partition_key or "") + len(message.ordering_key or "")

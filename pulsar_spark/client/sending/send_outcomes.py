@@ -23,7 +23,7 @@ class Answered:
 
 
 Done = Answered | Callable[..., Any]
-"""A receiver of this package, or an application's callback, which gets a ``Result`` and the message id."""
+"""A receiver of this package, or an application's callback."""
 
 
 def answer(done: Done | None, error: PulsarSparkError | None, message_id: MessageId | None) -> None:

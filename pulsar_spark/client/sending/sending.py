@@ -1,4 +1,4 @@
-"""Takes messages to send: checks, routes, splits and queues them, waiting for room in the queue."""
+"""Takes messages to send: checks, routes, splits and queues them."""
 
 import threading
 import time
@@ -114,7 +114,7 @@ class Sending:
         self._send(callback, content, properties, *keys, *replication, event_timestamp, deliver_at, deliver_after)
 
     def _send(self, done: Done | None, *message: Any) -> None:
-        """Send a *message*, given by the arguments of :meth:`send` in order; *done* gets its outcome."""
+        """*message* are the arguments of :meth:`send` in order; *done* gets the outcome."""
         if self._process != forks.generation:
             forks.check_opened_here(self._process, "producer")
         is_waited_for = type(done) is Outcome
@@ -128,7 +128,7 @@ class Sending:
             answer(done, error, None)
 
     def _enqueue(self, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
-        """Queue a message, whole or in chunks; return the error if it is refused."""
+        """Queue a message, whole or in chunks; return the refusal."""
         quota, now = self._quota, time.monotonic()
         if now >= quota.known_until:
             refused = quota.refusal(self._timeout, lambda: self._is_closed)
@@ -186,9 +186,7 @@ class Sending:
         return None
 
     def _await_places(self, count: int) -> PulsarSparkError | None:
-        """Wait for room in the queue, or refuse a message that needs more. When blocking, one free place suffices.
-        Requires the condition.
-        """
+        """Wait for room in the queue, for one place if blocking; return the refusal. Requires the condition."""
         limit, since = self._limit, interrupts.count()
         if self._settings.block_if_queue_full:
             count = 1
@@ -204,7 +202,7 @@ class Sending:
         return AlreadyClosed(f"producer {self._name!r} is closed") if self._is_closed else None
 
     def _put_chunks(self, partition: int, chunks: list[Outgoing], whole: ChunkedSend) -> PulsarSparkError | None:
-        """Queue a message's chunks, each in its own place (1.6); return the error that ends it early."""
+        """Queue chunks, each in its own place (1.6); return the error that ends it early."""
         for number, chunk in enumerate(chunks):
             try:
                 error = self._await_places(1) if number else None

@@ -86,10 +86,8 @@ class ConsumerSettings(NamedTuple):
         return min(self.receiver_queue_size, max(1, share)) if self.receiver_queue_size else 0
 
     def largest_queue(self, partitions: int) -> int:
-        """The size to which each partition's queue may grow; 0 for no growth.
-
-        Three quarters of its share, so that unacknowledged messages fit the default limit.
-        """
+        """The size to which each partition's queue may grow; 0 for no growth. Three quarters of its share, within the
+        default limit of unacknowledged messages."""
         if self.receiver_queue_size < GROWS_FROM:
             return 0
         return 3 * self.max_total_receiver_queue_size_across_partitions // 4 // partitions

@@ -1,5 +1,4 @@
-"""Periodic checks of a client: topics of a pattern, new partitions, claims on topics. A failed check is logged and
-repeated."""
+"""Periodic checks of a client: topics of a pattern, new partitions, claims. A failed check is logged and repeated."""
 
 import logging
 import threading
@@ -63,7 +62,6 @@ class Following(Worker):
                 self._logger.warning("new topics could not be listed; the client tries again: %s", error)
 
     def _wait(self) -> Callable[[], None] | None:
-        """The next due check; None at the end."""
         with self._condition:
             while not self._is_stopping:
                 now = time.monotonic()

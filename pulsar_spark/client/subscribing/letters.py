@@ -1,7 +1,7 @@
 """Letters requested by a consumer: copies of messages that it puts off.
 
-Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29). The client decides topic and content; the broker
-acknowledges and writes the copy in one commit (0.27).
+Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29). The broker acknowledges and writes the copy in one
+commit (0.27).
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """A thread that calls the application's function with each message.
 
-If the function raises, the thread ends with the usual traceback and a new one continues, as in Pulsar.
+If it raises, a new thread continues, as in Pulsar.
 """
 
 import threading

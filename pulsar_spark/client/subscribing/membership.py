@@ -1,4 +1,4 @@
-"""A consumer's place in its subscription: the topic partitions that it joins, gains, loses and leaves."""
+"""The topic partitions that a consumer joins, gains, loses and leaves."""
 
 import threading
 from collections.abc import Callable
@@ -19,10 +19,7 @@ from pulsar_spark.storage.topics.topics import Topic
 
 
 class Membership:
-    """The partitions of one *consumer*, with a :class:`PartitionSubscription` each.
-
-    *request* are the properties of its requests to join. A consumer that *follows_pattern* may have no partition.
-    """
+    """*request* are the properties of the requests to join. A consumer that *follows_pattern* may have no partition."""
 
     def __init__(
         self,
@@ -73,7 +70,7 @@ class Membership:
         self._client._following.add(look, seconds)
 
     def follow_partitions(self, topics: list[tuple[Topic, list[int]]]) -> None:
-        """Receive from partitions added to these topics, if all of a topic's partitions are consumed."""
+        """Receive from added partitions of these topics, if all partitions are consumed."""
         watches = {
             topic.topic_id: PartitionWatch(topic)
             for topic, indexes in topics
@@ -127,8 +124,7 @@ class Membership:
         )
 
     def lose(self, subscription: PartitionSubscription, error: PulsarSparkError) -> None:
-        """Continue without a lost topic partition (*error* says why). The last one closes the consumer, unless it has a
-        pattern."""
+        """Continue without a lost topic partition. The last one closes the consumer, unless it has a pattern."""
         with self._changing:
             subscription.end(error)
             self.subscriptions = [each for each in self.subscriptions if each is not subscription]
@@ -186,7 +182,6 @@ class Membership:
         self._give_up(self.subscriptions)
 
     def _give_up(self, subscriptions: list[PartitionSubscription]) -> None:
-        """Detach and send requests to leave, whatever became of the requests to join."""
         self._detach(subscriptions)
         if self._channel.failure is None:
             self._channel.submit([each.row("close") for each in subscriptions], is_urgent=True)

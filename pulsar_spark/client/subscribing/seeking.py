@@ -1,7 +1,7 @@
 """Seek: the position that a message id or a time moves the cursor to.
 
 It is the entry of the message (semantics 3.26), or its first chunk (1.7); an id between entries means the next one.
-Earlier indexes of the batch are hidden, and stay unacknowledged.
+Earlier indexes of the batch are hidden.
 """
 
 import time

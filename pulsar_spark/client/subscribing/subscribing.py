@@ -169,7 +169,6 @@ class Subscribing:
         return self._join_fitting(TopicPattern(topic), settings, period)
 
     def _join_fitting(self, pattern: TopicPattern, settings: ConsumerSettings, period: float) -> Consumer:
-        """A connected consumer of all topics that match the pattern, checked again every *period* seconds."""
         if settings.retry_enable:
             raise InvalidConfiguration(
                 f"topic pattern {str(pattern)!r}: retry_enable needs a topic or a list of topics, not a pattern"
@@ -215,8 +214,7 @@ class Subscribing:
         return found
 
     def _join(self, names: list[str], settings: ConsumerSettings, pattern: TopicPattern | None = None) -> Consumer:
-        """A connected consumer of the topics *names*, or those of *pattern*, and of the retry letter topic if
-        enabled."""
+        """A connected consumer of *names*, or the topics of *pattern*, and of the retry letter topic if enabled."""
         if pattern is not None:
             self._check_open()
             fitting = self._fitting(pattern)
@@ -261,12 +259,11 @@ class Subscribing:
         return consumer
 
     def _connect(self, consumer: Consumer) -> None:
-        """Wait until the broker knows the consumer."""
         consumer._membership.connect()
 
 
 def _topic_names(topic: str | list[str]) -> list[str]:
-    """The names given as *topic*; ValueError or :class:`InvalidConfiguration` if there are none."""
+    """ValueError or :class:`InvalidConfiguration` without any."""
     names = [topic] if isinstance(topic, str) else topic
     if not isinstance(names, list):
         raise ValueError(f"argument topic: str, list or pattern expected, not {type(topic).__name__}")

@@ -93,8 +93,7 @@ class PartitionSubscription(HandingOut):
         )
 
     def connected(self) -> None:
-        """Request a queue full now that the broker knows the consumer; from another broker if the topic changed its
-        bundle."""
+        """Request a queue full; from another broker if the topic changed its bundle."""
         self._reconnection.follow_topic()
         with self.lock:
             self.is_connected = True
@@ -102,8 +101,7 @@ class PartitionSubscription(HandingOut):
         self._flow(permits)
 
     def joined(self) -> None:
-        """The broker accepted the first request. If it has disconnected the consumer meanwhile, reconnecting requests
-        permits."""
+        """The broker accepted the first request."""
         if not self._was_disconnected:
             self.connected()
 
@@ -119,15 +117,14 @@ class PartitionSubscription(HandingOut):
             self._channel.submit([self.row("flow", permits=permits)], is_urgent=True)
 
     def _early_flow(self) -> list[dict]:
-        """Permits to request with other rows that are sent."""
         with self.lock:
             permits = self._count_taken()
             permits += self._permits.early_permits()
         return [self.row("flow", permits=permits)] if permits > 0 else []
 
     def seek_row(self, properties: dict[str, str], start_after: tuple[int, int] | None) -> dict:
-        """The request that moves the cursor. Afterwards indexes below ``start_after[1]`` of the entry at
-        ``start_after[0]`` are hidden."""
+        """The request that moves the cursor. Indexes below ``start_after[1]`` of the entry at ``start_after[0]`` are
+        hidden afterwards."""
         with self.lock:
             self._next_start_after = start_after
         return self.row("seek", properties=properties)
@@ -137,7 +134,7 @@ class PartitionSubscription(HandingOut):
             self._next_start_after = None
 
     def redeliver_all(self) -> tuple[dict, Callable[[int], None]]:
-        """The request to redeliver everything unacknowledged, and the function to call with its version."""
+        """The request, and the function to call with its version."""
         stale = UnderWay()
         self._drop_queued(stale)
         return self.row("redeliver_all"), stale.committed
@@ -238,7 +235,7 @@ class PartitionSubscription(HandingOut):
         self._flow(permits)
 
     def end(self, error: PulsarSparkError) -> None:
-        """Drop queued messages because of *error*; acknowledgements have no effect any more."""
+        """Drop queued messages; acknowledgements have no effect any more."""
         with self.lock:
             self.error = error
             self.is_connected = False
@@ -253,8 +250,8 @@ class PartitionSubscription(HandingOut):
 
 
 def _parts_of(row: dict, most: int) -> Iterator[dict]:
-    """Split a delivery into parts of at most *most* messages, so that some can be given back. A delivery of separate
-    entries, or *most* 0, is not split."""
+    """Split a delivery into parts of at most *most* messages, so that some can be given back. *most* 0, or separate
+    entries: no split."""
     if not most or row["positions"] is not None or row["chunks"]:
         yield row
         return
