@@ -226,8 +226,7 @@ class Client(Described, Producing, Subscribing):
     @public_call
     def close(self) -> None:
         """Close all producers, consumers and readers, then the client. Pending messages are published and pending
-        acknowledgements sent.
-        """
+        acknowledgements sent."""
         self._check_open()
         errors = self._close(lambda handle: handle.close())
         if errors:

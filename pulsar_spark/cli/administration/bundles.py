@@ -29,8 +29,7 @@ def split(
     as_json: Json = False,
 ):
     """Split a bundle in two, so that two brokers can serve it. A broker that serves it pauses during the split. No
-    message moves, and consumers of the second part reconnect by themselves.
-    """
+    message moves, and consumers of the second part reconnect by themselves."""
     halves = admin(root).split_bundle(bundle, None if at is None else _hash(at))
     print_found(halves, as_json, f"{bundle} is split into {' and '.join(halves)}")
 

@@ -1,6 +1,5 @@
 """``pulsar-spark compact``, ``topics compact``, ``compaction-status``, and compaction thresholds, as in
-``pulsar-admin``.
-"""
+``pulsar-admin``."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -43,8 +42,7 @@ def bytes_of(option: str, text: str) -> int:
 @shows_work("compacting")
 def compact(topic: Topic, root: Root, as_json: Json = False):
     """Compact a topic or a partition: its compacted view has the latest message of each key. Starts Spark, except for a
-    small topic; needs no broker.
-    """
+    small topic; needs no broker."""
 
     def session():
         from pulsar_spark.storage.session import spark_session

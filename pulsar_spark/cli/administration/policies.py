@@ -40,8 +40,7 @@ Name = Annotated[str, typer.Argument(help="Such as max_unacked_messages_per_cons
 @app.command("list")
 def list_(as_json: Json = False):
     """List all policies, one per line: name, default, unit and effect; with --json also the allowed values. 0 means off
-    or no limit, unless stated otherwise.
-    """
+    or no limit, unless stated otherwise."""
     found = [
         {"policy": name, "default": default, "values": values_of(name), **description(name)._asdict()}
         for name, default in POLICIES.items()
@@ -60,8 +59,7 @@ def get(scope: Scope, root: Root, as_json: Json = False):
 @shows_work(AWAITS_BROKER)
 def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
     """Set a policy of an existing namespace or topic, or of the whole root. If it does not take effect at once, the
-    output says when.
-    """
+    output says when."""
     root_admin = admin(root, timeout)
     root_admin.set_policy(scope, name, value)
     when = takes_effect(name, int(root_admin.effective_policy(scope, CHECK_SECONDS)))

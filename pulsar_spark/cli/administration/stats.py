@@ -9,8 +9,7 @@ from pulsar_spark.cli.common import Json, Root, Topic, admin, print_json, print_
 
 def stats(topic: Topic, root: Root, as_json: Json = False):
     """Show backlog, unacknowledged messages and counters of a topic's subscriptions and consumers. A backlog
-    (msgBacklog) counts a batch as one, as in Pulsar.
-    """
+    (msgBacklog) counts a batch as one, as in Pulsar."""
     found = admin(root).stats(topic)
     if as_json:
         print_json(found)

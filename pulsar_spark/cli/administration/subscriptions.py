@@ -89,8 +89,7 @@ def skip(
     as_json: Json = False,
 ):
     """Acknowledge the next entries of the backlog without delivering them, and print how many were skipped. A batch is
-    one entry.
-    """
+    one entry."""
     skipped = admin(root, timeout).skip_messages(topic, subscription, count)
     print_done(as_json, f"skipped {skipped}", skipped=skipped)
     if skipped and not as_json:
@@ -109,8 +108,7 @@ def skip_lost(
 @app.command()
 def hashes(topic: Topic, subscription: Subscription, root: Root, as_json: Json = False):
     """Show which consumer of a Key_Shared subscription owns which hashes, and which hashes wait for another
-    consumer.
-    """
+    consumer."""
     ranges, waiting = admin(root).hash_ranges(topic, subscription), admin(root).draining_hashes(topic, subscription)
     if as_json:
         print_json({"ranges": ranges, "draining": waiting})

@@ -106,8 +106,7 @@ def delete(
     as_json: Json = False,
 ):
     """Delete a topic with its messages and subscriptions. If it has subscriptions the command asks first, or needs
-    --yes.
-    """
+    --yes."""
     if not yes:
         _confirm_deletion(topic, admin(root).describe(topic))
     admin(root).delete_topic(topic, force)

@@ -159,8 +159,7 @@ def reprocess(
     as_json: Json = False,
 ):
     """Send letters back, by default to the subscription on which they died. Without letters the command does
-    nothing.
-    """
+    nothing."""
     letter_topic(Layout(root), topic, subscription)  # refuses unknown names before Spark starts
     from pulsar_spark.frames.letters.reprocess import reprocess_dead_letters
 

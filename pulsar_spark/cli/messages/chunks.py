@@ -12,8 +12,7 @@ app = typer.Typer(no_args_is_help=True)
 @app.command("list")
 def list_(topic: Topic, root: Root, limit: Limit = 20, as_json: Json = False):
     """List incomplete chunked messages, their missing chunks, and since when they wait; with --json one line of JSON
-    each.
-    """
+    each."""
     print_each(
         itertools.islice(admin(root).incomplete_chunks(topic), limit),
         as_json,

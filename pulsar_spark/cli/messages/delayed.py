@@ -138,8 +138,7 @@ def cancel(
     as_json: Json = False,
 ):
     """Cancel waiting messages: they are acknowledged and never delivered. Messages that were delivered meanwhile are
-    not changed.
-    """
+    not changed."""
     with _progress("cancelling") as show_progress:
         done = admin(root, timeout).cancel_scheduled(
             topic, every=every, reason=reason, dry_run=dry_run, tell=show_progress, **chosen

@@ -48,8 +48,7 @@ def register(
     as_json: Json = False,
 ):
     """Register all topics, the broker's tables and the SQL views; deleted ones are removed. Starts Spark, whose
-    settings (SPARK_CONF_DIR) determine where the catalog is stored.
-    """
+    settings (SPARK_CONF_DIR) determine where the catalog is stored."""
     from pulsar_spark.storage.session import spark_session
     from pulsar_spark.views.catalog import register as register_in
 

@@ -13,8 +13,7 @@ app = typer.Typer(no_args_is_help=True)
 
 def doctor(root: Root, as_json: Json = False):
     """Check the tables of a root. Exit code 0: no findings; 1: findings, each with its meaning and the command that
-    repairs it.
-    """
+    repairs it."""
     root_admin = admin(root)
     findings = root_admin.doctor()
     rows = [(found["kind"], found["table"], found["text"], found["command"]) for found in findings]
@@ -43,8 +42,7 @@ def repair(
     as_json: Json = False,
 ):
     """Repair broken commits from their data files, and broken checkpoints from the commits. Exit code 1: something
-    could not be repaired.
-    """
+    could not be repaired."""
     done = admin(root).repair(table, files=file or (), forget=forget, dry_run=dry_run)
     lines = [f"{repaired['table']}: {repaired['text']}" for repaired in done]
     print_found(done, as_json, "\n".join(lines) or "nothing to repair")

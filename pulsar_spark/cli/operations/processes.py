@@ -106,8 +106,7 @@ def broker(
 @broker_app.command()
 def status(root: Root, as_json: Json = False):
     """Show the broker that serves the root, and one that is starting. Exit code 0: a broker serves every bundle. 3:
-    some bundle has no broker, or the root does not exist yet. 1: the folder is not a root, or cannot be read.
-    """
+    some bundle has no broker, or the root does not exist yet. 1: the folder is not a root, or cannot be read."""
     root_admin = admin(root)
     is_root = TableLog(root_admin.layout.broker_table(CURSOR_LEDGER.name)).latest() >= 0
     found = root_admin.broker_status() if is_root or _is_something_else(root_admin.layout) else None
@@ -133,8 +132,7 @@ def status(root: Root, as_json: Json = False):
 @shows_work("running a broker to see which classes it loads")
 def archive_classes_(as_json: Json = False):
     """Archive the classes that Spark loads, so that this user's brokers on this machine start faster. Run it again
-    after an upgrade of Spark or Java.
-    """
+    after an upgrade of Spark or Java."""
     from pulsar_spark.broker.service.class_archive import archive_classes
 
     path = archive_classes()
@@ -161,8 +159,7 @@ def demo(
     as_json: Json = False,
 ):
     """Publish a year of flights, run a broker, consume them through all types of subscription, and check every
-    message.
-    """
+    message."""
     from pulsar_spark.demo.run import run_demo
 
     clean_up_on_sigterm()

@@ -83,8 +83,7 @@ class ProducerCryptoFailureAction(Numbered):
 
 class ConsumerCryptoFailureAction(Numbered):
     """What to do with a message that cannot be decrypted: raise an error, acknowledge it undelivered, or deliver it
-    encrypted.
-    """
+    encrypted."""
 
     FAIL = 0
     DISCARD = 1

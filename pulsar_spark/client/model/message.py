@@ -77,8 +77,7 @@ class Message:
 
     def data(self) -> bytes:
         """The payload; empty for a null value. :class:`UnreadableMessage` if it could not be decrypted or
-        decompressed.
-        """
+        decompressed."""
         if isinstance(self._opened, UnreadableMessage):
             raise self._opened
         payload = self._block.column("payload")[self._row] if self._opened is None else self._opened.payload
@@ -130,8 +129,7 @@ class Message:
 
     def schema_version(self) -> str:
         """The schema version as a text of 8 bytes; empty if there is none. ``encode("utf-8", "surrogateescape")``
-        returns the bytes.
-        """
+        returns the bytes."""
         version = self._field("schema_version")
         return "" if version is None else version.to_bytes(8, "big").decode("utf-8", "surrogateescape")
 

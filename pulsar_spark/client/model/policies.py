@@ -126,8 +126,7 @@ class KeySharedPolicy:
 
     def set_sticky_ranges(self, ranges: Sequence[tuple[int, int]]) -> "KeySharedPolicy":
         """Set the hash *ranges*, inclusive, from 0 to 65535. ValueError if there are none, or if one is outside or
-        overlaps another.
-        """
+        overlaps another."""
         self.sticky_ranges = _sticky_ranges(ranges)
         return self
 
@@ -192,8 +191,7 @@ def _pair(value: Any) -> tuple[int, int]:
 
 class BatchReceivePolicy:
     """When ``batch_receive`` returns: at ``max_num_message`` messages, at ``max_num_bytes`` bytes, or after
-    ``timeout_ms``, whichever comes first. 0 or less means no such limit.
-    """
+    ``timeout_ms``, whichever comes first. 0 or less means no such limit."""
 
     def __init__(self, max_num_message: int, max_num_bytes: int, timeout_ms: int):
         if max_num_message <= 0 and max_num_bytes <= 0 and timeout_ms <= 0:

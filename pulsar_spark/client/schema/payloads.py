@@ -103,8 +103,7 @@ class PayloadOpener:
 
     def opened(self, payload: bytes, field: Callable[[str], object]) -> Opened:
         """The plain payload of a message; :class:`DecompressionError` or :class:`CryptoError`. ``field(name)`` gives
-        the columns of its (last) row.
-        """
+        the columns of its (last) row."""
         try:
             return Opened(self._decoder.decode(payload, field), _context(field, is_decryption_failed=False))
         except CryptoError:

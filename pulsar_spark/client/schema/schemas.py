@@ -45,8 +45,7 @@ class TopicSchemas:
 
     def version_for_producer(self, topic: Topic, schema: Schema) -> int | None:
         """The topic's version of a producer's *schema*, added if needed; None for one that is not kept.
-        :class:`IncompatibleSchema` if it does not fit.
-        """
+        :class:`IncompatibleSchema` if it does not fit."""
         info = schema.schema_info()
         if not info.is_kept:
             self._check_without(topic)

@@ -110,8 +110,7 @@ class Producer(Described, Sending):
 
     def partition_for_key(self, partition_key: str) -> int:
         """The partition for messages with this *partition_key*; -1 if the topic has no partitions. A message router is
-        not called.
-        """
+        not called."""
         return self._routing.partition_for_key(partition_key)
 
     def is_connected(self) -> bool:

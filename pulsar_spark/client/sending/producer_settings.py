@@ -44,8 +44,7 @@ class ProducerSettings(NamedTuple):
 
 def producer_settings(given: dict[str, Any]) -> ProducerSettings:
     """The settings from the arguments of ``create_producer``, by name; ValueError for a wrong type, number or text,
-    :class:`CryptoError` for a missing public key.
-    """
+    :class:`CryptoError` for a missing public key."""
     check_types(
         given,
         producer_name=str | None,

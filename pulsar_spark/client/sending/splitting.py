@@ -14,8 +14,7 @@ def pieces_of(
     message: Outgoing, producer_name: str, settings: ProducerSettings, max_message_size: int
 ) -> list[bytes | memoryview | None]:
     """The payload, whole or in slices. :class:`MessageTooBig` if it may not be split, :class:`InvalidMessage` if the
-    metadata alone fills a message (1.4).
-    """
+    metadata alone fills a message (1.4)."""
     payload = message.payload or b""
     size = len(payload)
     if not settings.chunking_enabled:
