@@ -108,9 +108,7 @@ _NOT_A_KEY = "the {} key {!r} is not a usable PEM key ({}): give an RSA key with
 
 
 def _key_of(read_key, name: str, metadata: dict[str, str], kind: str) -> EncryptionKeyInfo:
-    """The key from the application's reader. Texts of its exceptions might contain a key; only system errors' are
-    shown.
-    """
+    """The key from the application's reader. Texts of its exceptions might contain a key, except system errors'."""
     try:
         found = read_key(name, metadata)
     except Exception as failed:

@@ -38,19 +38,16 @@ def encode_name(name: str, *, most: int = MAX_FILE_NAME) -> str:
     >>> encode_name("My_topic.v1"), decode_name("_4dy__topic.v1")
     ('_4dy__topic.v1', 'My_topic.v1')
     """
-    encoded = _encode(name)
-    if len(encoded) > MAX_FILE_NAME:
-        raise _too_long(name, encoded, most)
-    return encoded
 
-
-def _encode(name: str) -> str:
     def encode(index: int, char: str) -> str:
         if _PLAIN.match(char) or (char == "." and index):
             return char
         return "__" if char == "_" else "".join(f"_{byte:02x}" for byte in char.encode())
 
-    return "".join(encode(index, char) for index, char in enumerate(name))
+    encoded = "".join(encode(index, char) for index, char in enumerate(name))
+    if len(encoded) > MAX_FILE_NAME:
+        raise _too_long(name, encoded, most)
+    return encoded
 
 
 def _too_long(name: str, encoded: str, most: int) -> InvalidTopicName:

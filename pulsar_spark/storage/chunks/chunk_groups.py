@@ -11,7 +11,7 @@ from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_rows import Chunks, read_published_chunks
 from pulsar_spark.storage.chunks.chunk_runs import ChunkRuns, chunk_runs_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers.columns_of_numbers import Columns
+from pulsar_spark.storage.ledgers.packed_columns import Columns
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.topics.topics import Topic
@@ -109,9 +109,7 @@ class ChunkGroups:
         return OpenGroups(*(self._attempts[name][is_open] for name in ("first", "last", "since")))
 
     def between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Begins and ends of groups without deleted chunks that overlap *first*..*last*; ``STILL_OPEN`` ends
-        open ones.
-        """
+        """Begins and ends of groups without deleted chunks that overlap *first*..*last*; ``STILL_OPEN`` if open."""
         self.need(first)
         firsts, ends = self._attempts["first"], self._attempts["end"]
         until = np.searchsorted(firsts, last, "right")

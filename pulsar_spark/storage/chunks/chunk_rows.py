@@ -142,14 +142,11 @@ def _rows_of(table: AnyPath, runs: Sequence[Run], *, as_published: bool = False)
 
 def _chunks_in(rows: pa.Table) -> Chunks:
     keys, groups = _keys_of(rows["producer_name"], rows["uuid"])
-    return Chunks(
-        rows["position"].to_numpy(),
-        keys,
-        groups,
-        rows["chunk_id"].fill_null(-1).to_numpy().astype(np.int64),
-        rows["num_chunks_from_msg"].fill_null(-1).to_numpy().astype(np.int64),
-        rows["publish_time"].cast(pa.int64()).fill_null(0).to_numpy(),
+    chunk_ids, num_chunks = (
+        rows[name].fill_null(-1).to_numpy().astype(np.int64) for name in ("chunk_id", "num_chunks_from_msg")
     )
+    times = rows["publish_time"].cast(pa.int64()).fill_null(0).to_numpy()
+    return Chunks(rows["position"].to_numpy(), keys, groups, chunk_ids, num_chunks, times)
 
 
 def _keys_of(producers: pa.ChunkedArray, uuids: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from pulsar_spark.errors import NotAllowedError
@@ -36,11 +37,9 @@ class CompactionStatus(NamedTuple):
     failed_time_ms: int = 0
 
 
-@contextlib.contextmanager
-def compacting(topic: Topic) -> Iterator[None]:
+def compacting(topic: Topic) -> AbstractContextManager[None]:
     """Hold the topic for a compaction and record its outcome; :class:`NotAllowedError` while another runs."""
-    with (_compacting if store_of(topic.path).is_local else _compacting_in_store)(topic):
-        yield
+    return (_compacting if store_of(topic.path).is_local else _compacting_in_store)(topic)
 
 
 @contextlib.contextmanager

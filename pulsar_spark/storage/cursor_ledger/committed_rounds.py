@@ -82,8 +82,8 @@ class Round(NamedTuple):
 def since_snapshot(
     path: AnyPath, read: Callable[[Commit], Round], kinds: Collection[str] | None = None
 ) -> Iterator[tuple[int, Round]]:
-    """Version and rows of the newest round, and of those with facts of *kinds* (default: all) since the newest
-    snapshot.
+    """Version and rows of the newest round, and of those since the newest snapshot with facts of *kinds* (None:
+    all).
     """
     log, rounds, has_newest = TableLog(path), [], False
     for version in range(log.latest(), 0, -1):

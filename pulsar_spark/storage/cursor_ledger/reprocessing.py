@@ -4,9 +4,8 @@ A job and its claims are one commit; so are a chunk and its sent letters, after 
 again only if its chunk is done without it.
 """
 
-import contextlib
 import json
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import NamedTuple
 
@@ -63,11 +62,9 @@ class Reprocessing:
     def exists(self) -> bool:
         return TableLog(self.path).exists()
 
-    @contextlib.contextmanager
-    def planning(self) -> Iterator[None]:
+    def planning(self) -> AbstractContextManager[None]:
         """Exclude other selections meanwhile, if the place has locks."""
-        with lock_where_there_is_one(self._layout.root_table(f"{REPROCESSING.name}-plan")):
-            yield
+        return lock_where_there_is_one(self._layout.root_table(f"{REPROCESSING.name}-plan"))
 
     def read_job(self, job_id: str) -> Job | None:
         found = self._rows(_of_job("job", job_id)).to_pylist()

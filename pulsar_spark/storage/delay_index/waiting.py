@@ -1,4 +1,4 @@
-"""Which entries wait for a cursor, by the latest rows and the delay index, for readers without a broker."""
+"""Delayed entries of a topic partition, and which of them wait for a cursor, for readers without a broker."""
 
 from collections.abc import Iterator
 
@@ -7,14 +7,49 @@ import numpy as np
 from pulsar_spark.protocol.delays.instants import to_micros
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, WAITING_CODE
 from pulsar_spark.protocol.entries.entry_map import EntryMap
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
+from pulsar_spark.protocol.topics.numbering import Run
+from pulsar_spark.storage.chunks.chunk_groups import chunks_of
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.delay_index.delayed import Due
-from pulsar_spark.storage.delay_index.scheduled import Delayed
+from pulsar_spark.storage.delay_index.delay_index import IndexReader
+from pulsar_spark.storage.delay_index.delayed import Due, has_delayed, read_delayed
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
-from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.storage.topics.topics import Topic, read_topic
 
 _WINDOW = 1 << 20
 """Positions whose deliver times are read at once."""
+
+
+class Delayed:
+    def __init__(self, index: LedgerIndex, topic: Topic, partition: int):
+        self._index, self.topic, self.partition = index, topic, partition
+        self._delayed = IndexReader(index.layout, topic, partition)
+
+    @property
+    def end(self) -> int:
+        return self._index.end(self.topic.topic_id, self.partition)
+
+    def by_position(self, first: int, last: int) -> Due:
+        """Delayed entries at positions *first*..*last*, by position."""
+        runs = list(self._runs(first, last))
+        found = read_delayed(self.topic.path, runs, chunks_of(self._index.layout, self.topic, self.partition, runs))
+        return found.part(np.argsort(found.positions))
+
+    def first_position(self) -> int | None:
+        """A position before which nothing is delayed; None if nothing is."""
+        runs = self._runs(0, self.end - 1) if self.end else ()
+        return next((run.first_position for run in runs if has_delayed(run)), None)
+
+    def count(self, after: int, until: int = MAX_LONG) -> int:
+        """How many are due after *after*, up to *until*."""
+        return self._delayed.count(after, until)
+
+    def between(self, after: int, until: int = MAX_LONG) -> Iterator[Due]:
+        """See :meth:`IndexReader.between`."""
+        return self._delayed.between(after, until)
+
+    def _runs(self, first: int, last: int) -> Iterator[Run]:
+        return self._index.runs(self.topic.topic_id, self.partition, first, last)
 
 
 class WaitingEntries:

@@ -115,13 +115,9 @@ def staged_statistics(footer: pq.FileMetaData) -> dict:
     return found
 
 
-def _unit(logical_type: pq.ParquetLogicalType) -> int:
-    return 1000 if json.loads(logical_type.to_json())["timeUnit"] == "milliseconds" else 1
-
-
 def _bounds(found: pq.Statistics, logical_type: pq.ParquetLogicalType) -> tuple | None:
     if logical_type.type == "TIMESTAMP":
-        unit = _unit(logical_type)
+        unit = 1000 if json.loads(logical_type.to_json())["timeUnit"] == "milliseconds" else 1
         return _datetime(found.min_raw * unit), _datetime(found.max_raw * unit)
     is_bounded = isinstance(found.min, int | str) and not isinstance(found.min, bool)
     return (found.min, found.max) if is_bounded else None

@@ -18,13 +18,11 @@ _LOOK_SECONDS = 0.0005, 0.008
 """The first and the longest pause between two looks."""
 
 
-@contextlib.contextmanager
-def append_lock(table: StrPath) -> Iterator[None]:
+def append_lock(table: StrPath) -> AbstractContextManager[None]:
     """Hold the lock alone; :class:`OperationNotSupported` in an object store."""
     if not store_of(table).is_local:
         raise OperationNotSupported(f"{str(table)!r} lies in an object store, where a table cannot be locked")
-    with _locked(table, fcntl.LOCK_EX):
-        yield
+    return _locked(table, fcntl.LOCK_EX)
 
 
 def lock_where_there_is_one(table: StrPath) -> AbstractContextManager[None]:

@@ -31,23 +31,18 @@ _MASKS: dict[str, Callable] = {
     "<=": pc.less_equal,
     "in": lambda column, values: pc.is_in(column, pa.array(values, column.type)),
 }
-_MAY: dict[str, Callable] = {
-    "==": lambda low, high, value: low <= value <= high,
-    ">": lambda low, high, value: high > value,
-    ">=": lambda low, high, value: high >= value,
-    "<": lambda low, high, value: low < value,
-    "<=": lambda low, high, value: low <= value,
-    "in": lambda low, high, values: any(low <= value <= high for value in values),
+_RULES: dict[str, tuple[Callable, Callable]] = {
+    "==": (lambda low, high, value: low <= value <= high, lambda low, high, value: low == high == value),
+    ">": (lambda low, high, value: high > value, lambda low, high, value: low > value),
+    ">=": (lambda low, high, value: high >= value, lambda low, high, value: low >= value),
+    "<": (lambda low, high, value: low < value, lambda low, high, value: high < value),
+    "<=": (lambda low, high, value: low <= value, lambda low, high, value: high <= value),
+    "in": (
+        lambda low, high, values: any(low <= value <= high for value in values),
+        lambda low, high, values: low == high and low in values,
+    ),
 }
-
-_MUST: dict[str, Callable] = {
-    "==": lambda low, high, value: low == high == value,
-    ">": lambda low, high, value: low > value,
-    ">=": lambda low, high, value: low >= value,
-    "<": lambda low, high, value: high < value,
-    "<=": lambda low, high, value: high <= value,
-    "in": lambda low, high, values: low == high and low in values,
-}
+"""By comparison: can it hold of a value between two bounds, and must it?"""
 
 
 class Term(NamedTuple):
@@ -65,18 +60,18 @@ class Term(NamedTuple):
 
     def may_hold(self, bounds: Sequence[tuple | None]) -> bool:
         """Can a row within these bounds (None: unknown) satisfy it?"""
-        return self._of_bounds(_MAY, bounds, True)
+        return self._of_bounds(0, bounds, True)
 
     def must_hold(self, bounds: Sequence[tuple | None]) -> bool:
         """Does every row within them, without nulls, satisfy it?"""
-        return self._of_bounds(_MUST, bounds, False)
+        return self._of_bounds(1, bounds, False)
 
-    def _of_bounds(self, rules: dict[str, Callable], bounds: Sequence[tuple | None], unknown: bool) -> bool:
+    def _of_bounds(self, rule: int, bounds: Sequence[tuple | None], unknown: bool) -> bool:
         if any(each is None or None in each for each in bounds):
             return unknown
         lows, highs = zip(*bounds)
         low, high = (lows[0], highs[0]) if len(bounds) == 1 else (sum(lows), sum(highs))
-        return rules[self.is_](low, high, self.value)
+        return _RULES[self.is_][rule](low, high, self.value)
 
 
 def term(columns: str | tuple[str, ...], is_: str, value: object) -> Term:

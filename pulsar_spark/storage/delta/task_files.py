@@ -69,17 +69,17 @@ class _File:
         sink = opened.enter_context(store.create(folder / self.name))
         self._writer = opened.enter_context(parquet_writer(sink, schema, is_large=True))
         self._group_bytes = group_bytes
-        self._held: list[pa.Table] = []
+        self._buffered: list[pa.Table] = []
         self._bytes = self._rows = 0
 
     def add(self, rows: pa.Table) -> None:
-        self._held.append(rows)
+        self._buffered.append(rows)
         self._rows += rows.num_rows
         self._bytes += rows[SIZED].nbytes if SIZED in rows.column_names else 0
         if self._rows >= ROW_GROUP_ROWS or self._bytes >= self._group_bytes:
             self.flush()
 
     def flush(self) -> None:
-        for part in small_enough(pa.concat_tables(self._held)) if self._held else ():
+        for part in small_enough(pa.concat_tables(self._buffered)) if self._buffered else ():
             self._writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
-        self._held, self._rows, self._bytes = [], 0, 0
+        self._buffered, self._rows, self._bytes = [], 0, 0

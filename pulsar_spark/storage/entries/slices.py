@@ -29,9 +29,7 @@ _BY_NAME = frozenset(MESSAGES.schema.names) - set(DELIVERED)
 
 
 class PositionRange(NamedTuple):
-    """Positions *first* to *last*, inclusive, of a partition, with the broker's state; ``ack_set`` None: all
-    messages.
-    """
+    """Positions *first* to *last*, inclusive, of a partition, with the broker's state; no ``ack_set``: all messages."""
 
     partition: int
     first: int
@@ -169,12 +167,8 @@ def read_pieces(
 
 def _by_bounds(messages: DataFrame, found: list[Piece]) -> DataFrame:
     if not found:
-        return _with_place(
-            messages.filter(F.lit(False)),
-            F.lit(None).cast("bigint"),
-            F.lit(None).cast("bigint"),
-            F.lit(None).cast("int"),
-        )
+        nothing = F.lit(None).cast("bigint")
+        return _with_place(messages.filter(F.lit(False)), nothing, nothing, F.lit(None).cast("int"))
     alike: dict[tuple, list[Piece]] = {}
     for piece in found:
         shift = piece.first_position - piece.first_entry_id

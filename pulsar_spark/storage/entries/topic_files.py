@@ -35,7 +35,7 @@ _lock = forks.module_lock()
 T = TypeVar("T")
 
 READ_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
-"""Errors of opening or reading a data file; see :func:`is_damage`."""
+"""Errors of opening or reading a data file; see :func:`raise_unless_damage`."""
 _FOOTER = b"PAR1"
 
 
@@ -183,19 +183,13 @@ def _read_each(holders: list[str], read: Callable[[str], T]) -> tuple[list[T], l
     return found, lost
 
 
-def is_damage(error: BaseException) -> bool:
-    """Does an error of reading a data file mean that its bytes are gone or no Parquet, for good?
+def raise_unless_damage(error: BaseException) -> None:
+    """Raise an *error* of reading a data file unless its bytes are gone, or no Parquet, for good.
 
     Arrow raises an OSError without a number for broken pages.
     """
-    if isinstance(error, FileNotFoundError):
-        return True
-    is_of_bytes = not isinstance(error, OSError) or error.errno is None
-    return isinstance(error, READ_ERRORS) and is_of_bytes and not is_fault_of_disk(error)
-
-
-def raise_unless_damage(error: BaseException) -> None:
-    if not is_damage(error):
+    is_of_bytes = isinstance(error, READ_ERRORS) and (not isinstance(error, OSError) or error.errno is None)
+    if not isinstance(error, FileNotFoundError) and (not is_of_bytes or is_fault_of_disk(error)):
         raise error
 
 

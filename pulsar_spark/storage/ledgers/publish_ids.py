@@ -24,7 +24,9 @@ class PublishIds:
             return True
         if self._is_there is None:
             return False
-        self._sort()
+        if self._unsorted:
+            self._hashes = np.sort(np.concatenate([self._hashes, np.frombuffer(self._unsorted, np.int64)]))
+            self._unsorted = array("q")
         known = hash(publish_id)
         at = np.searchsorted(self._hashes, known)
         return bool(at < len(self._hashes) and self._hashes[at] == known) and self._is_there(publish_id)
@@ -40,8 +42,3 @@ class PublishIds:
         if self._is_there is not None and len(self._new) >= max(FEW, len(self._hashes) // 16):
             self.add_stored(self._new)
             self._new = set()
-
-    def _sort(self) -> None:
-        if self._unsorted:
-            self._hashes = np.sort(np.concatenate([self._hashes, np.frombuffer(self._unsorted, np.int64)]))
-            self._unsorted = array("q")

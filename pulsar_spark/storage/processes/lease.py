@@ -56,7 +56,7 @@ class BundleLease:
                 return None
             wanted = current.wanted if hands_over and current is not None and self._file.is_alive(current) else None
             self.is_wanted = wanted is not None
-            return {**self._content(is_held=True), **({"wanted": wanted} if wanted else {})}
+            return {"broker_id": self.broker_id, "is_held": True, **({"wanted": wanted} if wanted else {})}
 
         return self._file.change(taken)
 
@@ -66,7 +66,11 @@ class BundleLease:
         def ended(current: Holder | None) -> dict | None:
             if current is None or not self._file.is_alive(current) or self._is_others(current):
                 return None
-            return {**current.wanted, "is_held": True} if current.wanted else self._content(is_held=False)
+            return (
+                {**current.wanted, "is_held": True}
+                if current.wanted
+                else {"broker_id": self.broker_id, "is_held": False}
+            )
 
         self._file.change(ended)
 
@@ -95,6 +99,3 @@ class BundleLease:
 
     def _is_others(self, current: Holder | None) -> bool:
         return current is not None and self._file.is_alive(current) and current.broker_id != self.broker_id
-
-    def _content(self, *, is_held: bool) -> dict:
-        return {"broker_id": self.broker_id, "is_held": is_held}

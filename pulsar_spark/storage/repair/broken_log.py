@@ -62,9 +62,7 @@ def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
 
 
 def empty_commit(path: AnyPath, until: int) -> int | None:
-    """The first empty commit after the last checkpoint, up to *until*; ``deltalake`` skips it. None in object
-    stores.
-    """
+    """The first empty commit after the last checkpoint, up to *until*; ``deltalake`` skips it. None in a store."""
     store, log = store_of(path), TableLog(path)
     if not store.is_local:
         return None

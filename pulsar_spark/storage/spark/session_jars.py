@@ -99,8 +99,5 @@ def _resolved(folder: Path, store: Kind | None) -> list[Path] | None:
         return None
     beside = _CLIENTS[store].beside if store else ()
     more = [jar for jar in sorted(folder.glob("*.jar")) if jar.name.startswith(beside)] if beside else []
-    return jars + named[:1] + [jar for jar in more if not _is_of_other_sdk(jar.name)]
-
-
-def _is_of_other_sdk(jar: str) -> bool:
-    return jar.startswith("software.amazon.awssdk_") and not jar.endswith(f"-{SDK_VERSION}.jar")
+    sdk, own = "software.amazon.awssdk_", f"-{SDK_VERSION}.jar"
+    return jars + named[:1] + [jar for jar in more if not jar.name.startswith(sdk) or jar.name.endswith(own)]

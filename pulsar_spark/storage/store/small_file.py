@@ -9,7 +9,7 @@ from pulsar_spark.storage.store.store import AnyPath, store_of
 
 MOST_BYTES = 1 << 20
 MOST_PROCESS_ID = (1 << 31) - 1
-_said: dict[str, int] = {}
+_logged: dict[str, int] = {}
 log = logging.getLogger(__name__)
 
 
@@ -67,8 +67,8 @@ def process_id_of(fields: dict) -> int:
 
 def say_unreadable(path: AnyPath, content: bytes, why: object, instead: str) -> None:
     """Log, once per content, *why* it is unreadable and what applies *instead*."""
-    if _said.get(str(path)) != hash(content):
-        _said[str(path)] = hash(content)
+    if _logged.get(str(path)) != hash(content):
+        _logged[str(path)] = hash(content)
         log.warning("%r cannot be read (%s): %s", str(path), why, instead)
 
 

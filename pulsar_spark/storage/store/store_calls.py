@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -15,7 +16,6 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.store.object_path import ObjectPath
-from pulsar_spark.storage.store.ranged_file import RangedFile
 from pulsar_spark.storage.store.store_bucket import open_bucket
 from pulsar_spark.storage.store.store_kinds import kind_of
 from pulsar_spark.storage.store.volumes import location_of
@@ -184,3 +184,30 @@ class StoreCalls:
 
 def missing(name: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, "the store has no object of that name", name)
+
+
+class RangedFile(io.RawIOBase):
+    """A file of *size* bytes; each read calls *read* with first byte and count."""
+
+    def __init__(self, size: int, read: Callable[[int, int], bytes]):
+        self._size, self._read, self._at = size, read, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        rest = max(0, self._size - self._at)
+        count = rest if size is None or size < 0 else min(size, rest)
+        found = self._read(self._at, count) if count else b""
+        self._at += len(found)
+        return found

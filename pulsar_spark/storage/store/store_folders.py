@@ -34,13 +34,12 @@ class StoreFolders(StoreCalls):
         return self._ask("list", key, lambda obstore: obstore.list_with_delimiter(self._raw, key))
 
     def names_after(self, folder: str | ObjectPath, name: str) -> list[str]:
-        key, found = self._key(folder), []
+        """The names in a folder after *name*, in order."""
+        key = self._key(folder)
         chunks = self._ask(
             "list", key, lambda obstore: list(obstore.list(self._raw, key, offset=f"{key}/{name}", chunk_size=1000))
         )
-        for chunk in chunks:
-            found += [each["path"][len(key) + 1 :] for each in chunk]
-        return found
+        return [each["path"][len(key) + 1 :] for chunk in chunks for each in chunk]
 
     def below(self, folder: ObjectPath, *, without: str | None = None) -> dict[str, Stat]:
         found = {

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.layout import BUNDLES, MAX_FILE_NAME, Layout, decode_name
-from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of, store_of
+from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of
 from pulsar_spark.storage.topics.bundles import bundles_of
 
 _NAME = "announced"
@@ -36,17 +36,10 @@ def announcement_of(table: StrPath) -> str:
 def announce(table: StrPath) -> None:
     """Announce a new commit in the log of *table*, if it is a topic's; never raises."""
     with contextlib.suppress(OSError, CorruptState):  # the broker finds the commit when it reads all logs in turn
-        file = _file_of(str(table))
-        if file is not None:
-            store_of(file).touch(file)
-
-
-def _file_of(table: str) -> str | None:
-    place = _place_of(table)
-    if place is None:
-        return None
-    layout, topic, name = place
-    return f"{layout.root}/{BUNDLES}/{bundles_of(layout).folder_of(topic)}/{_NAME}/{name}"
+        place = _place_of(str(table))
+        if place is not None:
+            layout, topic, name = place
+            layout.store.touch(f"{layout.root}/{BUNDLES}/{bundles_of(layout).folder_of(topic)}/{_NAME}/{name}")
 
 
 @lru_cache(maxsize=10_000)

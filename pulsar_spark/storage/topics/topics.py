@@ -133,26 +133,20 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
         raise InvalidConfiguration(
             f"partitions {partitions!r}: give a number from 0 (no partitions) to {MAX_PARTITIONS}"
         )
-    if not layout.topic(name).exists():
+    path = layout.topic(name)
+    if not path.exists():
         layout.check_new_topic(name)
-    if TableLog(layout.topic(name)).latest() < 0:
+    if TableLog(path).latest() < 0:
         check_not_hidden(layout, name, partitions)
     prepare_root(layout)
-    created = create_table(
-        layout.topic(name),
-        MESSAGES,
-        {"topic": str(name), "partitions": partitions},
-        partition_by=("partition",) if partitions else (),
-        statistics_of=COUNTED_COLUMNS,
-        not_null=NEVER_NULL,
-    )
-    if not created:
+    definition, by = {"topic": str(name), "partitions": partitions}, ("partition",) if partitions else ()
+    if not create_table(path, MESSAGES, definition, by, statistics_of=COUNTED_COLUMNS, not_null=NEVER_NULL):
         return None
     try:
         check_not_hidden(layout, name, partitions)  # another program may have made the other topic meanwhile
     except NotAllowedError:
-        if TableLog(layout.topic(name)).latest() == 0:
-            drop_table(layout.topic(name))
+        if TableLog(path).latest() == 0:
+            drop_table(path)
         raise
     return read_topic(layout, name)
 

@@ -47,7 +47,8 @@ class Kept(NamedTuple):
 def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
     """The root's tables to keep, the broker's first; some may not exist."""
     topics = {topic_id: row["topic"] for (topic_id, _), row in latest.topics.items()}
-    seconds = {name: _seconds(latest, name) for name in topics.values()}
+    number = partial(_number, latest)
+    seconds = {name: (number(name, HISTORY_SECONDS), number(name, TIME_TRAVEL_SECONDS)) for name in topics.values()}
     history = max((of_history for of_history, _ in seconds.values()), default=default_number(HISTORY_SECONDS))
     value = latest.policies.get((BROKER, TIME_TRAVEL_SECONDS))
     own, versions = (OWN_SECONDS, OWN_VERSIONS) if value is None else (policy_number(TIME_TRAVEL_SECONDS, value), None)
@@ -58,10 +59,6 @@ def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
         path = layout.topic(parse_topic_name(name))
         if _number(latest, name, HOUSEKEEPING):
             yield Kept(name, path, partial(needs_of_topic, path, topic_id, latest), *seconds[name])
-
-
-def _seconds(latest: LatestRows, topic: str) -> tuple[int, int]:
-    return _number(latest, topic, HISTORY_SECONDS), _number(latest, topic, TIME_TRAVEL_SECONDS)
 
 
 def _number(latest: LatestRows, topic: str, name: str) -> int:

@@ -115,7 +115,7 @@ def trim_topic(
     while True:
         with lock_where_there_is_one(topic.path):
             latest, view, table = read_latest(layout, *NEEDED), CompactedView(topic.path), open_table(topic.path)
-            is_all_numbered = _is_all_numbered(log, numbered, table.version())
+            is_all_numbered = not any(each.added for each in log.commits(numbered, table.version()))
             gone = trimmed_ledgers(topic.path, partitions)
             done, removes, transactions = list[Trimmed](), list[dict](), dict[str, int]()
             for partition in partitions:
@@ -157,11 +157,6 @@ def _retention(topic: Topic, latest: LatestRows) -> Retention | None:
     if found == [None, None]:
         return None
     return Retention(*(policy_number(name, policy_text(latest.policies, str(topic.name), name)) for name in RETENTION))
-
-
-def _is_all_numbered(log: TableLog, numbered: int, version: int) -> bool:
-    """Is every publish numbered? Else a file may hold an unknown one."""
-    return not any(each.added for each in log.commits(numbered, version))
 
 
 def _files(table: DeltaTable, topic: Topic, trim: Trim, ledgers: WholeLedgers, is_all_numbered: bool) -> list[dict]:

@@ -74,7 +74,7 @@ def remove_unseen(table: AnyPath, before: float, needed: frozenset[str]) -> Iter
 
 
 def unseen_files(table: AnyPath, before: float) -> list[str]:
-    """Files that left the table before an instant (seconds), or are older and never entered it within
+    """Files that left the table before an instant (seconds), or never entered it although older than
     :data:`NEW_HOURS`.
     """
     hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
