@@ -127,6 +127,7 @@ class Layout:
         return self.root / BUNDLES / self.bundle
 
     def broker_table(self, table: str) -> AnyPath:
+        """Path of ``requests``, ``cursor_ledger`` or another table of the bundle."""
         return self.bundle_folder() / table
 
     def root_table(self, table: str) -> AnyPath:

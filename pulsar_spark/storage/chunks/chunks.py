@@ -86,6 +86,8 @@ class _Placed:
 
 
 class ChunkedMessages(NamedTuple):
+    """Chunked messages of the topic partition in *table*."""
+
     table: AnyPath
     entries: EntryReader
     spans_of: SpansOf

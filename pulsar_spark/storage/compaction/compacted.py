@@ -87,6 +87,7 @@ class CompactedView:
 
     @property
     def is_made(self) -> bool:
+        """Was the topic ever compacted?"""
         return self.transaction(SUCCEED_TIME_MS) > 0
 
     def transaction(self, app_id: str) -> int:

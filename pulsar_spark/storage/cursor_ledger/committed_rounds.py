@@ -24,6 +24,7 @@ SNAPSHOT = "snapshot"
 
 
 def read_round(path: AnyPath, version: int, kinds: Collection[str] | None = None) -> pa.Table:
+    """The rows of one round, all or those of *kinds*."""
     return rows_of(path, TableLog(path).commit(version), kinds)
 
 
@@ -39,6 +40,7 @@ def version_of_round(path: AnyPath, round_number: int, *, after: int = -1) -> in
 
 
 def rows_of(path: AnyPath, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None) -> pa.Table:
+    """:func:`rows_by_part` as one table."""
     return pa.concat_tables(rows_by_part(path, commit, kinds, columns))
 
 

@@ -34,6 +34,7 @@ def listed_rows(rows: pa.Table, place: Sequence[str]) -> Iterator[tuple[tuple, L
 
 
 def lists_of(column: pa.ChunkedArray | pa.ListArray) -> list[np.ndarray | None]:
+    """The numbers of each row of a column of lists; None for null."""
     found: list[np.ndarray | None] = []
     for part in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         values, offsets = part.values.to_numpy(), part.offsets.to_pylist()

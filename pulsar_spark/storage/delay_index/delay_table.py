@@ -68,6 +68,8 @@ class Loaded(NamedTuple):
 
 
 class DelayTable:
+    """The table of one bundle, which may not exist."""
+
     def __init__(self, layout: Layout):
         self.path = layout.broker_table(DELAY_INDEX.name)
         self._log = TableLog(self.path)

@@ -60,6 +60,7 @@ class Commit:
 
     @property
     def is_fencing(self) -> bool:
+        """Did the commit change data other than by housekeeping?"""
         return bool(self.added or self.removed) and HOUSEKEEPING not in self.transactions
 
     @property

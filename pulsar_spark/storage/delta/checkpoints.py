@@ -53,6 +53,7 @@ def checkpoints(table: AnyPath) -> list[Checkpoint]:
 
 
 def is_due(table: AnyPath, version: int) -> bool:
+    """Should a checkpoint follow the commit of *version*?"""
     if version % CHECKPOINT_EVERY:
         return False
     last, size, size_in_bytes = last_checkpoint(table)

@@ -44,7 +44,7 @@ def commit(
     rows. The commit file is put in place inside *lock*. Without *makes_checkpoint*, another program makes checkpoints.
 
     If no commit is made, the files of *adds* are removed. After an error none was made, unless syncing the log's folder
-    failed. :class:`UnclearWrite` and interrupts leave it open, and keep the files.
+    failed. After :class:`UnclearWrite` or an interrupt it may be made, so the files stay.
     """
     log, is_synced = TableLog(table), is_durable(table)
     text = commit_text(

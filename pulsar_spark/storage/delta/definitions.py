@@ -30,6 +30,8 @@ FORMAT, _CONFIGURATION = "pulsar_spark", {"delta.enableChangeDataFeed": "true"}
 
 
 class Definition(NamedTuple):
+    """The content of a table's creating commit."""
+
     table: str
     table_id: str
     properties: dict

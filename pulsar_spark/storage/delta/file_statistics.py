@@ -145,6 +145,7 @@ def _instant(value: datetime) -> str:
 
 
 def instant_of(text: str | None) -> datetime | None:
+    """The instant in statistics; None if there is none."""
     found = datetime.fromisoformat(text) if text else None
     return found.replace(tzinfo=timezone.utc) if found is not None and found.tzinfo is None else found
 

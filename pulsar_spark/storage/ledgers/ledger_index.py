@@ -102,6 +102,7 @@ class LedgerIndex:
         return found
 
     def foreign_files(self, topic_id: str) -> set[str]:
+        """Files of the topic with rows that are no publish."""
         with self._lock:
             self._partition(topic_id, -1)
             self._refresh()

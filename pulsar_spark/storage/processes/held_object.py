@@ -13,6 +13,8 @@ from pulsar_spark.storage.store.object_path import ObjectPath
 
 
 class HeldObject:
+    """An object with *content*, from its creation until :meth:`end`."""
+
     def __init__(self, path: ObjectPath, content: dict):
         self.path, self._content, self._opened_under = path, {**content, "pid": os.getpid()}, forks.generation
         self._known: dict[str, str] | None = None

@@ -28,6 +28,8 @@ class Holder(NamedTuple):
 
 
 class BundleLease:
+    """One broker's view of the lease of its bundle."""
+
     def __init__(self, layout: Layout, broker_id: str):
         self.path = layout.bundle_folder() / "lease.json"
         self.broker_id = broker_id
@@ -86,6 +88,7 @@ class BundleLease:
         return self._file.change(requested)
 
     def withdraw(self) -> None:
+        """Remove the wish that :meth:`request` wrote."""
 
         def withdrawn(current: Holder | None) -> dict | None:
             if current is None or not self._is_others(current) or not self.has_requested(current):

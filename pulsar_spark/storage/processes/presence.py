@@ -39,6 +39,7 @@ class Presence:
 
 
 def all_signs(layout: Layout) -> dict[str, str]:
+    """:func:`last_sign` of all clients in an object store."""
     folder = presence_folder(layout)
     return folder.store.stamps(folder) if isinstance(folder, ObjectPath) else {}
 

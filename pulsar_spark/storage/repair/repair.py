@@ -79,6 +79,8 @@ def repair_root(
 
 
 class TableRepair:
+    """Repairs one table's commits and checkpoints."""
+
     def __init__(self, name: str, path: AnyPath, topic: TopicName | None):
         self.name, self.path, self.log = name, path, TableLog(path)
         self.identity = _IDENTITY.get(MESSAGES.name if topic else name)

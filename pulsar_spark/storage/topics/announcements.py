@@ -52,6 +52,7 @@ def _place_of(table: str) -> tuple[Layout, str, str] | None:
 
 
 def take_announced(layout: Layout) -> list[str]:
+    """Remove the bundle's announcements and return their names."""
     return layout.store.take_names(f"{layout.bundle_folder()}/{_NAME}")
 
 

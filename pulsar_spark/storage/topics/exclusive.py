@@ -38,6 +38,8 @@ def _claim_file(table: AnyPath) -> LeaseFile[_Claim]:
 
 
 class ExclusiveClaim:
+    """One producer's view of the claim on its topic."""
+
     def __init__(self, path: AnyPath, topic: str, producer_name: str):
         self._table, self._topic, self._producer_name = path_of(path), topic, producer_name
         self._store = store_of(self._table)

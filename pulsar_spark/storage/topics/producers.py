@@ -46,6 +46,8 @@ def connected(table: AnyPath) -> list[Connected]:
 
 
 class TopicProducers:
+    """The producers of one topic as seen by one of them."""
+
     def __init__(self, table: AnyPath, name: str, partitions: Sequence[int]):
         self._folder = path_of(table) / _FOLDER
         self._store = store_of(self._folder)
@@ -78,6 +80,7 @@ class TopicProducers:
         return all(other.waits_since > mine for other in self.others() if other.is_waiting)
 
     def go_on_waiting(self) -> None:
+        """Renew the sign of waiting, every :data:`SAYS_SO_SECONDS`."""
         if time.monotonic() >= self._said_so + SAYS_SO_SECONDS:
             self._said_so = time.monotonic()
             self.renew()

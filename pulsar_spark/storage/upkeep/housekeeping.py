@@ -45,9 +45,9 @@ class Done(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """Commits after *followed*, files at *paths* or written since *waiting* (milliseconds), and some rounds are needed.
+    """The needs of a table's readers: commits after *followed*, and files at *paths* or written since *waiting* (ms).
 
-    These are rounds from *first_round* or the first that delivered above *mark_delete* on. ``keeps_rows``: all rows.
+    Of rounds, those from *first_round* or the first that delivered above *mark_delete* on. ``keeps_rows``: all rows.
     """
 
     followed: int

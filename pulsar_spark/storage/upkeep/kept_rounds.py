@@ -19,6 +19,7 @@ _DELIVERY = [*CursorKey._fields, "kind", "status", "round", "delivery_round", "f
 
 
 def mark_deletes(snapshot: pa.Table) -> dict[CursorKey, int]:
+    """The mark-delete position of every cursor in a *snapshot*."""
     rows = snapshot.filter(pc.equal(snapshot["kind"], "cursor"))
     columns = (rows[name].to_pylist() for name in (*CursorKey._fields, "mark_delete_position", "is_removed"))
     return {CursorKey(*key): position for *key, position, is_removed in zip(*columns) if not is_removed}

@@ -51,7 +51,7 @@ def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float
 
 
 def left_since(path: AnyPath, table: DeltaTable, before: float, promised_from: float) -> set[str]:
-    """Files that left the table after *before* (seconds): before *promised_from*, or without its state listing them."""
+    """Files that left after *before* (seconds), unless the state lists them and they left after *promised_from*."""
     interval = table.metadata().configuration.get(FILES_PROPERTY)
     known = time.time() - (_FILES_SECONDS if interval is None else _seconds(FILES_PROPERTY, interval))
     known, left = max(known, promised_from), set[str]()
