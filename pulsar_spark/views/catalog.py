@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.suggestions import close_names, did_you_mean
 from pulsar_spark.protocol.topics.bundles import BundleRange
-from pulsar_spark.protocol.topics.topic_name import DEFAULT_NAMESPACE, TopicName, parse_topic_name
+from pulsar_spark.protocol.topics.topic_name import DEFAULT_NAMESPACE
 from pulsar_spark.storage.layout import Layout, encode_name
 from pulsar_spark.storage.session import check_delta, quoted
 from pulsar_spark.storage.spark.spark_root import check_store
@@ -88,28 +88,6 @@ def _schemas(layout: Layout, prefix: str, schemas: Mapping[str, str]) -> dict[tu
     return {each: found["/".join(each)] for each in there}
 
 
-def topic_table(
-    topic: TopicName | str,
-    catalog: str = "spark_catalog",
-    prefix: str = "",
-    schemas: Mapping[str, str] = MappingProxyType({}),
-) -> str:
-    """The topic's quoted name in SQL.
-
-    >>> topic_table("acme/billing/Orders")
-    '`spark_catalog`.`acme_ns_billing`.`_4frders`'
-    """
-    name = topic if isinstance(topic, TopicName) else parse_topic_name(topic)
-    given = schemas.get(f"{name.tenant}/{name.namespace}")
-    schema = _schema(catalog, given or prefix + _namespace_schema(name.tenant, name.namespace))
-    return f"{schema}.{quoted(_encoded(name.local_name))}"
-
-
-def broker_table(table: str, catalog: str = "spark_catalog", prefix: str = "") -> str:
-    """The quoted SQL name of ``requests``, ``cursor_ledger`` or ``ledgers``."""
-    return f"{_schema(catalog, prefix + BROKER_SCHEMA)}.{quoted(table)}"
-
-
 def _register_tables(spark: SparkSession, schema: str, root: AnyPath, tables: dict[str, AnyPath]) -> dict[str, str]:
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     there = _locations(spark, schema)
@@ -135,7 +113,6 @@ def _register_views(spark: SparkSession, schema: str, rows: Mapping[BundleRange,
 
 
 def _locations(spark: SparkSession, schema: str) -> dict[str, AnyPath | None]:
-    """The locations of a schema's tables; None for a view."""
     found = {}
     for row in spark.sql(f"SHOW TABLE EXTENDED IN {schema} LIKE '*'").collect():
         if not row["isTemporary"]:

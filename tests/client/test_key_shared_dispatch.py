@@ -3,12 +3,12 @@
 from collections import defaultdict
 
 import pulsar_spark as pulsar
-from pulsar_spark.protocol.keys.selectors import select
 from pulsar_spark.protocol.keys.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import REQUESTS
+from tests.support.hash_owners import select
 from tests.support.plain_broker import PlainBroker
 from tests.support.requests import request
 from tests.support.waiting import eventually

@@ -16,9 +16,10 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import layouts_of
 from pulsar_spark.storage.topics.topics import create_topic, delete_topic, prepare_root, read_topic
 from pulsar_spark.views import create_views
-from pulsar_spark.views.catalog import broker_table, register, topic_table
+from pulsar_spark.views.catalog import register
 from pulsar_spark.views.view_texts import VIEW_TEXTS
 from tests.broker.test_bundles import HIGH, LOW
+from tests.frames.sql_names import broker_table, topic_table
 from tests.support.commands import say
 from tests.support.plain_broker import PlainBroker
 

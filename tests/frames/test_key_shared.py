@@ -21,7 +21,7 @@ from pulsar_spark.frames.deliveries.delivery import Acknowledged, Answer
 from pulsar_spark.link.inbox import COLUMNS
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.keys.hash_ranges import SLOTS
-from pulsar_spark.protocol.keys.selectors import ConsistentHashing, Member, select
+from pulsar_spark.protocol.keys.selectors import ConsistentHashing, Member
 from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows
 from pulsar_spark.storage.entries.slices import PositionRange
@@ -29,6 +29,7 @@ from pulsar_spark.storage.entries.topic_files import live_files
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import read_topic
 from tests.frames.plain import Seconds
+from tests.support.hash_owners import select
 from tests.support.named_entries import named as named_rows
 from tests.support.waiting import eventually
 

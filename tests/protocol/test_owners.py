@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY, Owners
-from pulsar_spark.protocol.keys.selectors import (
-    AutoSplit,
-    ConsistentHashing,
-    ConsistentHashing4,
-    Member,
-    Sticky,
-    select,
-)
+from pulsar_spark.protocol.keys.selectors import AutoSplit, ConsistentHashing, ConsistentHashing4, Member, Sticky
 from pulsar_spark.protocol.keys.sticky_key import MAX_HASH
+from tests.support.hash_owners import select
 
 RANGES = {"a": ((0, 99),), "b": ((200, 65535),), "c": ((110, 120), (130, 140))}
 

@@ -13,10 +13,10 @@ from pulsar_spark.protocol.keys.selectors import (
     Member,
     Sticky,
     ring_points,
-    select,
 )
 from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
 from tests.protocol.golden import cases, named
+from tests.support.hash_owners import select
 
 
 def ranges_by_consumer(owned: list[OwnedRange]) -> dict[str, list[list[int]]]:

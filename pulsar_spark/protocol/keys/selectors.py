@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol, Self
 
 from pulsar_spark.errors import ConsumerAssignError
-from pulsar_spark.protocol.keys.hash_ranges import HASHES, SLOTS, SLOTS_FROM_ONE, Axis, OwnedRange, joined_ranges, owner
+from pulsar_spark.protocol.keys.hash_ranges import HASHES, SLOTS, SLOTS_FROM_ONE, Axis, OwnedRange, joined_ranges
 from pulsar_spark.protocol.keys.sticky_key import DEFAULT_RANGE_SIZE, sticky_key_hash
 from pulsar_spark.protocol.subscriptions.failover import java_order
 
@@ -43,11 +43,6 @@ class Selector(Protocol):
 
     def owned(self) -> list[OwnedRange]:
         """The owned ranges, in order of start."""
-
-
-def select(selector: Selector, hash_code: int) -> str | None:
-    """The owner of one hash."""
-    return owner(selector.owned(), selector.axis, hash_code)
 
 
 @dataclass(frozen=True)
