@@ -16,7 +16,6 @@ def check_frame(frame: object, name: str, *, is_streaming: bool | None = None) -
 
 
 def is_other_frame(value: object) -> bool:
-    """Whether *value* is a frame or table of another library, such as pandas."""
     return not isinstance(value, type | DataFrame) and (hasattr(value, "columns") or hasattr(value, "column_names"))
 
 
@@ -28,7 +27,6 @@ def shown(frame: object) -> str:
 
 
 def spark_frame(frame: object, name: str) -> str:
-    """The code that converts *frame* to a Spark DataFrame."""
     if hasattr(frame, "to_spark"):
         return f"{name}.to_spark()"
     return (

@@ -1,4 +1,4 @@
-"""Suggestions ("did you mean") for errors about unknown names."""
+"""Suggestions in errors about unknown names."""
 
 import difflib
 from collections.abc import Iterable

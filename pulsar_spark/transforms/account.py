@@ -1,7 +1,7 @@
 """What became of consumers and cursors (design 4, step 7): remaining permits, messages given, who is blocked.
 
-Permits count messages, not entries (2.16). A consumer that was blocked stays blocked; another becomes blocked when its
-unacknowledged messages reach the limit (4.4, 4.5)."""
+Permits count messages, not entries (2.16). A consumer becomes blocked when its unacknowledged messages reach the limit
+(4.4, 4.5)."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F

@@ -96,15 +96,13 @@ def messages_of(groups: pa.Array) -> pa.Array:
     by_message = np.lexsort((taken, last, of_row[taken]))
     taken, last = taken[by_message], last[by_message]
     begins = np.flatnonzero(np.diff(last, prepend=-1))
-    parts = pa.ListArray.from_arrays(_offsets(np.append(begins, len(taken))), pa.array(position[taken], pa.int64()))
+    parts = pa.ListArray.from_arrays(
+        pa.array(np.append(begins, len(taken)), pa.int32()), pa.array(position[taken], pa.int64())
+    )
     found = [pa.array(position[at], pa.int64()) for at in (taken[begins], last[begins])]
     messages = pa.StructArray.from_arrays([*found, parts], fields=list(_MESSAGES.value_type))
     bounds = np.searchsorted(of_row[taken[begins]], np.arange(len(groups) + 1))
-    return pa.ListArray.from_arrays(_offsets(bounds), messages)
-
-
-def _offsets(bounds: np.ndarray) -> pa.Array:
-    return pa.array(bounds, pa.int32())
+    return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), messages)
 
 
 def _join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:

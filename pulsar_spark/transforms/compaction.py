@@ -51,7 +51,6 @@ def places_that_stay(messages: DataFrame, *, retain_null_key: bool) -> DataFrame
 
 
 def rows_at(messages: DataFrame, places: DataFrame) -> DataFrame:
-    """The *messages* at *places*, which must be distinct."""
     is_there = [messages[name] == places[name] for name in PLACE if name != "index"]
     is_there.append(F.coalesce(messages["batch_index"], F.lit(0)) == places["index"])
     return messages.join(places, on=is_there, how="left_semi")

@@ -49,7 +49,6 @@ def deal_out(lined_up: DataFrame) -> DataFrame:
 
 
 def deal_nothing(judged: DataFrame) -> DataFrame:
-    """The result of :func:`deal_out` if nothing is on offer."""
     is_entry = F.col("axis") == ENTRIES
     return judged.where(is_entry | _is_fact()).select(
         "cursor",

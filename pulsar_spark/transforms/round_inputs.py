@@ -1,7 +1,7 @@
 """The frames of a round: its plan's input and its result.
 
 All inputs are rows of one schema, so the plan needs no join and is built once for all rounds (design 4.2, "prepared
-plans"). :data:`KINDS` lists the columns of each ``kind``; others are null. Results are rows of :data:`RESULT`.
+plans"). :data:`KINDS` lists the columns of each ``kind``; others are null.
 
 **Lines.** Consumers get only entries of their line. A cursor of Shared, Exclusive or Failover has one line, null. On
 Key_Shared each consumer has a line named by its id, with the entries of its hashes; an entry without an owner has none

@@ -38,7 +38,6 @@ class Stretches:
         return reduce(lambda inside, is_passed: inside != is_passed, are_passed)
 
     def _tables(self) -> list[np.ndarray]:
-        """One table per border in a part, after one for the parts that begin inside a stretch."""
         starts = np.arange(self._parts, dtype=np.int64) << self._bits
         is_inside = np.searchsorted(self._borders, starts, "right") % 2 == 1
         tables = [np.where(is_inside, starts, self._never)]

@@ -32,7 +32,6 @@ def line_up(candidates: DataFrame) -> DataFrame:
 
 
 def _sum_up(candidates: DataFrame) -> DataFrame:
-    """Sum up each line's offer: largest entries in reach, totals, replay, and the first consumer that may take any."""
     whole_queue = Window.partitionBy("cursor", "line")
     is_in_reach = (F.col("offered") > 0) & (F.col("before") < F.col("limits.permits"))
     is_replay = F.col("rank") == AGAIN

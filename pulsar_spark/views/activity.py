@@ -34,7 +34,6 @@ class Activity(NamedTuple):
 
 
 def read_activity(layout: Layout, now: datetime) -> Activity:
-    """Count over the rounds of the window, at most the last 600."""
     path = layout.broker_table(CURSOR_LEDGER.name)
     log, since = TableLog(path), now - timedelta(seconds=WINDOW_SECONDS)
     activity = Activity(now, Counter(), Counter())
@@ -82,7 +81,6 @@ def rate_in(topic: Topic, partition: int, now: datetime) -> float:
 
 
 def round_time(layout: Layout, version: int) -> datetime | None:
-    """The time of a round; None if it is no longer in the table's log."""
     return _of_round(layout, version, "round_time")
 
 

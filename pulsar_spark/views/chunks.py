@@ -1,7 +1,7 @@
 """Incomplete chunked messages: which chunks exist, which are missing, and since when.
 
-A message that began with its chunk 0 may be *open*, so that missing chunks may still come, or given up after another
-chunk than the next. Strays are chunks that came while no message of their producer and uuid was open."""
+A message that began with its chunk 0 may be *open*, so that missing chunks may still come, or given up. Strays are
+chunks that came while no message of their producer and uuid was open."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -35,8 +35,6 @@ Runs = PartitionLedgers | ChunkRuns
 
 
 class Incomplete(NamedTuple):
-    """Incomplete chunks: their row indexes, in order, and the reason."""
-
     rows: np.ndarray
     is_open: bool
     reason: str
@@ -51,8 +49,6 @@ def read_incomplete(topic: Topic, partition: int, ledgers: Runs) -> Iterator[lis
 
 
 class Counted(NamedTuple):
-    """Counts of incomplete and open messages and their chunks, and the oldest publish time."""
-
     messages: int
     still_open: int
     chunks: int

@@ -159,7 +159,6 @@ def _of_deliveries(requested: DataFrame, deliveries: DataFrame) -> DataFrame:
 
 
 def _deleted(rounds: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:
-    """Deletions, each at the first round that had followed its commit."""
     topics = ledgers.filter((F.col("first_position") == NO_POSITION) & F.col("path").isNull())
     found = topics.select("topic", "topic_id").distinct().mapInArrow(_deletions(root), from_arrow_schema(_DELETIONS))
     followed = rounds.filter(F.col("kind") == "topic").select("topic_id", "partition", "ledger_id", "round")

@@ -67,7 +67,6 @@ def read_key_shared(layout: Layout, table: AnyPath, latest: LatestRows, key: Cur
 
 
 def subscription_stats(found: KeyShared) -> dict:
-    """Stats that only Key_Shared subscriptions have."""
     stats = {
         "keySharedMode": found.rules.mode,
         "allowOutOfOrderDelivery": found.rules.allows_out_of_order,
@@ -80,7 +79,6 @@ def subscription_stats(found: KeyShared) -> dict:
 
 
 def consumer_stats(found: KeyShared, consumer_id: str) -> dict:
-    """Stats of a Key_Shared consumer: owned hashes, and those that wait for it."""
     owned = [[one.start, one.end] for one in found.owned if one.consumer_id == consumer_id]
     of_consumer = [one for one in found.waiting if one.consumer_id == consumer_id]
     return {

@@ -28,7 +28,7 @@ def latest(kind: str) -> str:
 
 
 def cursors() -> str:
-    """The existing cursors, as :func:`latest` gives them: a later removal of its topic removes a cursor, too."""
+    """The existing cursors, as :func:`latest` gives them; a removed topic removes its cursors, too."""
     gone = "SELECT topic_id, max(round) AS gone_round FROM {rows} WHERE kind = 'topic' AND is_removed GROUP BY topic_id"
     return (
         f"SELECT cursor.* FROM ({latest('cursor')}) AS cursor LEFT JOIN ({gone}) AS gone "

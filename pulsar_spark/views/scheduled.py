@@ -149,7 +149,6 @@ class Places(NamedTuple):
 
 
 def places_of(index: LedgerIndex, topic: Topic, partition: int, positions: np.ndarray) -> Places:
-    """The places of entries at *positions*, in any order."""
     order = np.argsort(positions)
     ledger_ids, entry_ids = np.empty((2, len(positions)), np.int64)
     publish_ids, at = [""] * len(positions), 0

@@ -77,8 +77,6 @@ def read_stored(topic: Topic, foreign: Collection[str] = ()) -> dict[int, Stored
 
 
 class Observation:
-    """The state of a root at one moment, from which topic stats are made."""
-
     def __init__(self, layout: Layout, now: datetime.datetime | None = None):
         self.layout = layout
         self.now = now or datetime.datetime.now(datetime.UTC)
@@ -106,7 +104,6 @@ class Observation:
         }
 
     def chunk_groups(self, topic: Topic, partition: int) -> ChunkGroups | None:
-        """The chunked messages of a topic partition; None if it has none."""
         place = topic.topic_id, partition
         if place not in self._chunk_groups:
             has_some = self.ledgers.last_chunk_position(*place) >= 0
@@ -132,7 +129,6 @@ class Observation:
         )
 
     def letterless(self, key: CursorKey) -> int:
-        """Messages that were deleted or trimmed before their letter was written."""
         return self.latest.letterless[key]["msg_out_counter"] if key in self.latest.letterless else 0
 
     def dead_letters(self, cursor: dict) -> int:

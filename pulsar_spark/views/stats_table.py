@@ -48,8 +48,7 @@ STATS = view_table(
     (
         "error",
         pa.string(),
-        "topic partition: what stopped the topic; topic partition, subscription: why it is set aside; null "
-        "while it is "
+        "topic partition: what stopped the topic; topic partition, subscription: why it is set aside; null while it is "
         "served",
     ),
     ("error_kind", pa.string(), "stopped or set_aside: which of the two the error is; null likewise"),
@@ -99,7 +98,6 @@ _OF_CONSUMER = _OF_EACH | {
 
 
 def stats_rows(observed: Observation, topics: list[Topic]) -> Iterator[dict]:
-    """The rows of :data:`STATS` for *topics*, by partition, subscription and consumer."""
     for topic in topics:
         for partition, stored in observed.stored(topic).items():
             found = partition_stats(observed, topic, partition, stored)

@@ -46,7 +46,6 @@ class ViewSpec(NamedTuple):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns with their types, and their meanings for rows of this kind."""
         by_name = {column.name: column for column in CURSOR_LEDGER.columns}
         found = (by_name[name] for name in self.column_names)
         return tuple(column._replace(meaning=meaning_for(self.kind, column.meaning)) for column in found)
@@ -200,8 +199,7 @@ HISTORY = view_table(
     (
         "ack_set",
         pa.list_(pa.int64()),
-        "batch indexes of each entry that are unacknowledged then, 64 a word, low bit first; null = all of "
-        "a delivery, "
+        "batch indexes of each entry that are unacknowledged then, 64 a word, low bit first; null = all of a delivery, "
         "none of an acknowledgement or a deletion; of a letter those it is of",
     ),
     ("consumer_name", pa.string(), "name of the consumer that received, requested or left"),
@@ -218,9 +216,8 @@ HISTORY = view_table(
     (
         "properties",
         PROPERTIES,
-        "of an acknowledgement, as the consumer gave them; reconsume_later_asked: what the letter says, "
-        "and where it goes; cancelled, rescheduled: why, if a reason is given (reason), and until when "
-        "(deliver_at_ms)",
+        "of an acknowledgement, as the consumer gave them; reconsume_later_asked: what the letter says, and where it "
+        "goes; cancelled, rescheduled: why, if a reason is given (reason), and until when (deliver_at_ms)",
     ),
 )
 

@@ -55,7 +55,6 @@ def rows_of_bundles(spark: SparkSession, layout: Layout, spec: TableSpec) -> Dat
 
 
 def together(frames: Iterable[DataFrame]) -> DataFrame:
-    """The union of all frames, some of which may lack columns."""
     return reduce(lambda found, more: found.unionByName(more, allowMissingColumns=True), frames)
 
 

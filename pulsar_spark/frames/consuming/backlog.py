@@ -111,7 +111,6 @@ class Backlog:
         return mine > sum(last - first + 1 for first, last in self._left.get(key.partition, ()))
 
     def _is_all_others(self, state: LatestRows, key: CursorKey, end: int, consumer_id: str) -> bool:
-        """Whether all entries above mark-delete are acknowledged or pending at other consumers."""
         ranges = _states_before(state, key, end)
         are_others = (
             range_.last < end
@@ -152,7 +151,6 @@ def _states_before(state: LatestRows, key: CursorKey, end: int) -> list[Range]:
 def hashes_by_part(
     ledgers: LedgerIndex, topic: Topic, partition: int, spans: Iterable[tuple[int, int]]
 ) -> Iterator[np.ndarray]:
-    """The hashes of the entries in *spans*, in order, in batches."""
     part, entries = [], 0
     for first, last in spans:
         for at in range(first, last + 1, LOOK_ENTRIES):

@@ -136,5 +136,4 @@ class BrokerConnection:
         self.disconnect()
 
     def disconnect(self) -> None:
-        """Disconnect; also used when joining failed."""
         self.channel.stop(self._timeout)

@@ -128,7 +128,6 @@ class Caller:
         return all_bytes <= _KEPT_BYTES and largest <= _KEPT_MESSAGE_BYTES
 
     def _is_decoded(self, delivery: Delivery) -> bool:
-        """Whether the function gets payloads that may be compressed or encrypted."""
         is_wanted = self._with_payload and "payload" in (self._columns or DELIVERED)
         return is_wanted and has_encoded(self._topic, self.ledgers, delivery)
 

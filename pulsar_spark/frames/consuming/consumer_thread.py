@@ -1,7 +1,7 @@
 """The thread of a DataFrame consumer: it takes deliveries, calls the function, and replies to the broker.
 
-Permits for the next delivery are granted when the function begins, so that rounds overlap with its work; deliveries
-that pile up are merged. During a pause it still takes events, so that it notices a stop or lost lease."""
+Permits for the next delivery are granted when the function begins, so that rounds overlap with its work. During a pause
+it still takes events, so that it notices a stop or lost lease."""
 
 import logging
 import queue
@@ -53,7 +53,7 @@ class Sink(Protocol):
 
 
 class ConsumerThread:
-    """The thread of one consumer of *partitions* of *topic*; ``on_end`` is called when it ends, for whatever reason.
+    """The thread of one consumer of *partitions* of *topic*; ``on_end`` is called when it ends.
 
     With *available_now* it ends once all that was published before is handled. *on_error* "stop" ends it at the first
     error, and so does a function that is a :class:`Sink`. *timeout* is in seconds, *clock* counts monotonic seconds."""
@@ -280,7 +280,6 @@ class ConsumerThread:
             self._wait_for(found.lost, found.error)
 
     def _wait_for(self, places: list[tuple[int, int, int]], error: PulsarSparkError) -> None:
-        """Log *error* for messages that stay unacknowledged, and stop if so configured."""
         log.error("%s: %s", self.connection, error)
         if self._backlog is not None:
             for place in places:

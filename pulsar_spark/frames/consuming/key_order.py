@@ -1,7 +1,7 @@
 """Keep the order per key after a give-back: on Key_Shared no later message of a hash is handled before it.
 
 Once a round has read the give-back, the broker keeps back later messages of its hash (semantics 0.22). Those delivered
-before come too early and are given back unseen. A run with *available_now* leaves them to the next run."""
+before come too early and are given back unseen; a run with *available_now* leaves them to the next run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

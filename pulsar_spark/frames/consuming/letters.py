@@ -51,7 +51,6 @@ class FrameLetters:
         return self._policy.request_properties() | {"dead_letter_topic": self._topics.dead}
 
     def prepare(self, timeout: float) -> None:
-        """Create the retry letter topic and its subscription, if retry is enabled."""
         if self.is_retry_enabled:
             prepare_retry_topic(self._layout, self._topics.retry, self._subscription, timeout)
 

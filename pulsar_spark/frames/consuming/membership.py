@@ -135,7 +135,6 @@ class Membership:
         self._join(self._partitions, self._options, timeout, permits)
 
     def join_added(self, partitions: list[int], timeout: float, permits: int) -> None:
-        """Join *partitions* that were added to the topic, from their first message on."""
         self._join(partitions, self._options._replace(initial_position="Earliest"), timeout, permits)
         self._partitions = [*self._partitions, *partitions]
 
@@ -247,7 +246,7 @@ class _PartitionMembership:
         self._membership.lost(text or "removed")
 
     def on_active(self, is_active: bool) -> None:
-        """Do nothing: an inactive consumer receives no messages."""
+        """Do nothing: an inactive consumer receives nothing."""
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
         chunked = [(self._partition, first, last) for first, last in unpacked_pairs(row["chunks"])]

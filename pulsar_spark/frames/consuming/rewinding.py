@@ -44,7 +44,6 @@ class Rewinding:
         self._awaited.clear()
 
     def given_back(self, range_: PositionRange, delay_ms: int) -> None:
-        """Await a give-back, unless the message dies by it."""
         if is_too_often(range_.redelivery_count + 1, self._most):
             return
         due = self._clock() + delay_ms / 1000

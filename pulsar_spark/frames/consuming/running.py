@@ -24,8 +24,6 @@ class Seat(NamedTuple):
 
 
 class Runs(Protocol):
-    """A consumer that runs in this process."""
-
     start_time: datetime
 
     @property
@@ -77,7 +75,6 @@ def replace(seat: Seat, consumer_name: str, timeout: float) -> None:
 
 
 def explained(refused: ConsumerBusy, seat: Seat) -> ConsumerBusy:
-    """*refused*, naming the consumer of this process that holds the subscription, if any."""
     holder = next((consumption for consumption in active() if consumption.seat == seat), None)
     if holder is None:
         return refused

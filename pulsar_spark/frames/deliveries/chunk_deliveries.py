@@ -29,8 +29,6 @@ from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE, is_chunk
 
 
 class ChunkedMessage(NamedTuple):
-    """Where a message begins and ends, and its redelivery count."""
-
     partition: int
     first: int
     last: int

@@ -162,7 +162,6 @@ def _of_rounds(delivery: Delivery) -> list[Acknowledged]:
 
 
 def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
-    """The rows with other outcomes than acknowledge, by partition and position."""
     partitions = {range_.partition for range_ in delivery.ranges}
     needed = {"position", "outcome"} | ({"partition"} if len(partitions) > 1 else set())
     if needed - set(result.columns):

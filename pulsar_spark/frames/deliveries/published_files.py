@@ -1,8 +1,8 @@
 """Read delivered messages from the files in which they were published, without Delta.
 
-Runs of ``ledgers`` name the files, so Delta need not resolve the table or choose files. The meant rows are passed as
-arrays, so that deliveries share compiled code (see transforms.stretches). This works for few unchanged files, whole
-entries, and one redelivery count; storage.entries.slices reads the rest."""
+Runs of ``ledgers`` name the files. The meant rows are passed as arrays, so that deliveries share compiled code (see
+transforms.stretches). This works for few unchanged files, whole entries, and one redelivery count;
+storage.entries.slices reads the rest."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -118,7 +118,6 @@ def _is_found_by_path(topic: Topic, run: Run) -> bool:
 
 
 def _is_whole_file(topic: Topic, ledgers: LedgerIndex, part: _Part) -> bool:
-    """Whether everything in the part's file is meant; a file may hold several runs."""
     run = part.run
     if not part.is_whole:
         return False

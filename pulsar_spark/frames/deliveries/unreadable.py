@@ -45,7 +45,6 @@ _ROWS_AT_ONCE = 1 << 17
 
 
 def has_encoded(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> bool:
-    """Whether a message in the delivery's span may be compressed or encrypted."""
     return any(run.has_encoded for run in _runs(topic, ledgers, delivery))
 
 

@@ -1,4 +1,4 @@
-"""One chunk of a job that sends dead letters back: the rows to publish, and the letters that a commit holds."""
+"""One chunk of a job that sends dead letters back."""
 
 from collections.abc import Callable, Sequence
 
@@ -115,7 +115,6 @@ def _sent_properties() -> Column:
 
 
 def _origin_partition(partitions: Sequence[int]) -> Column:
-    """The first origin's partition, if it is among *partitions* and the key is unchanged; else null."""
     partition = F.regexp_extract(
         F.coalesce(F.col("properties")[ORIGIN_MESSAGE_ID], F.lit("")), _MESSAGE_ID, 1
     ).try_cast("int")

@@ -1,5 +1,4 @@
-"""One run of a job that sends dead letters back: it selects letters or finds its earlier selection, sends the rest, and
-reports (see ``frames.letters.reprocess``)."""
+"""One run of a job that sends dead letters back (see ``frames.letters.reprocess``)."""
 
 import hashlib
 import json
@@ -66,8 +65,6 @@ class Reprocessed(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The conditions that select letters, and the chunk size."""
-
     where: str | Column | None
     since: datetime | None
     until: datetime | None
@@ -88,8 +85,6 @@ class Selection(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """A job as recorded, and the letters that it claims."""
-
     job: Job
     claims: list[Claim]
 
@@ -122,7 +117,6 @@ class Run:
         return _report(planned, True, Counter(), dropped)
 
     def choose(self, selecting: Selection) -> Chosen:
-        """Make the job's selection, or find its earlier one."""
         self._table.create()
         with self._table.planning():
             known = self._table.version()  # read first, so that a job recorded after the look is noticed, too

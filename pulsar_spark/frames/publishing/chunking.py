@@ -48,7 +48,6 @@ class Chunking(NamedTuple):
         return min(size for size in sizes if size > 0)
 
     def split(self, messages: DataFrame, given: set[str], publish_id: str) -> tuple[DataFrame, set[str]]:
-        """*messages* with the columns *given*, large ones as chunks, and the resulting columns."""
         unnamed = F.lit(f"publish-{publish_id}")
         producer_name = F.coalesce("producer_name", unnamed) if "producer_name" in given else unnamed
         number = F.monotonically_increasing_id()

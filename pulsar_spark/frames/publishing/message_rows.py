@@ -44,10 +44,8 @@ class Writing(NamedTuple):
 
     @property
     def files_at_once(self) -> int:
-        """The number of files that a task itself writes side by side, one for each partition; 0 if Spark's writer
-        writes.
-
-        Spark's writer takes sorted rows, large payloads, chunks without partitions, and roots in a store."""
+        """The number of files that a task itself writes side by side, one for each partition. 0 if Spark's writer
+        writes: sorted rows, large payloads, chunks without partitions, and roots in a store."""
         files = len(self.partitions)
         fits = self.largest is not None and files <= MOST_FILES and files * self.largest <= _MOST_BYTES
         is_quicker = self.is_partitioned or self.splitting is None

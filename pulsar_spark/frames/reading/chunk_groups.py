@@ -97,7 +97,6 @@ def _chunks(
 
 
 def _stretches(ends: Mapping[int, int]) -> Iterator[list[tuple[int, int]]]:
-    """Disjoint stretches that cover the messages, in order, in limited batches."""
     spans = np.array([(first, last) for last, first in ends.items()], np.int64).reshape(-1, 2)
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
     lasts = np.maximum.accumulate(spans[:, 1])

@@ -60,6 +60,5 @@ def read_last_chunks(
 
 
 def message_types(wanted: Sequence[str]) -> dict[str, pa.DataType]:
-    """The types of these message columns, except the payload."""
     of_place = {"ledger_id": pa.int64(), "position": pa.int64(), "redelivery_count": pa.int32()}
     return {name: of_place.get(name) or MESSAGES.schema.field(name).type for name in wanted if name != "payload"}

@@ -21,8 +21,6 @@ _COLUMNS = ("partition", "publish_id", "ledger_id", "first", "last", "to_positio
 
 
 class LostEntries:
-    """Lost entries in the runs passed to :meth:`without`."""
-
     def __init__(self, topic: Topic):
         self._topic, self._reader = topic, EntryReader(block_rows=_ROWS_AT_ONCE)
         self._rows: list[tuple] = []

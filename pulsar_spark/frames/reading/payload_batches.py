@@ -50,7 +50,6 @@ def make_key_reader(key_reader: Callable[[], CryptoKeyReader] | None) -> CryptoK
 
 
 def failure_action(given: object, kind: type[_Member]) -> _Member:
-    """The member of the enumeration *kind* that *given* is or names."""
     return kind[one_of("crypto_failure_action", given, tuple(kind.__members__))]
 
 

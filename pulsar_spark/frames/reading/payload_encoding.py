@@ -1,4 +1,4 @@
-"""Compress and encrypt payloads for publishing, batch by batch in Python workers (layer ``payloads``)."""
+"""Compress and encrypt payloads for publishing in Python workers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -44,7 +44,7 @@ class Encoding(NamedTuple):
         crypto_key_reader: KeyReader | None,
         crypto_failure_action: ProducerCryptoAction,
     ) -> "Encoding":
-        """Validated arguments of ``publish``; :class:`InvalidConfiguration` if they do not fit."""
+        """The checked arguments of ``publish``; :class:`InvalidConfiguration` if they do not fit."""
         try:
             names = public_key_names(encryption_key, has_reader=crypto_key_reader is not None)
         except ValueError as wrong:

@@ -1,5 +1,4 @@
-"""Decode payloads batch by batch in Python workers (layer ``payloads``); rows stored plain pass nulls to the
-workers."""
+"""Decode payloads in Python workers; rows stored plain pass nulls to the workers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -56,7 +55,7 @@ class Decoding(NamedTuple):
 
         *messages* have ``payload`` and :data:`ENCODING_COLUMNS`, which become null for plain payloads. An unreadable
         payload is null with an error. With *keeps_stored*, or CONSUME if it cannot be decrypted, it stays as stored
-        without one. An error of a row without a payload is kept."""
+        without one."""
         encoded = F.col("compression").isNotNull() | F.col("encryption_keys").isNotNull()
         plain = messages.withColumn(
             "plain", self._function()(*(F.when(encoded, F.col(name)) for name in ("payload", *ENCODING_COLUMNS)))
@@ -129,11 +128,6 @@ def _at_once(payloads: pa.Array, values: Mapping[str, Sequence]) -> dict[int, by
     return dict(zip(small, uncompress_at_once(stored, [values["uncompressed_size"][at] for at in small])))
 
 
-def _has_no_encoding(batch: Sequence[pa.Array]) -> Iterator[bool]:
-    _, compression, _, keys, *_ = batch
-    return (not (name or key) for name, key in zip(values_of(compression), values_of(keys)))
-
-
 def plain_or_refused(decoded: DataFrame) -> DataFrame:
     """The result of :meth:`Decoding.decoded` for messages that were readable before; the job fails if one no longer
     is."""
@@ -182,7 +176,9 @@ def register_plain_payload(
     ) -> Iterator[pa.Array]:
         decoder = PayloadDecoder(make_key_reader(decoding.key_reader))
         for batch in batches:
-            rows = zip(_plain_rows(decoder, batch), batch[0], _has_no_encoding(batch), strict=True)
+            payloads, compression, _, keys, *_ = batch
+            are_plain = (not (name or key) for name, key in zip(values_of(compression), values_of(keys)))
+            rows = zip(_plain_rows(decoder, batch), payloads, are_plain, strict=True)
             read = ((stored.as_py() if is_plain else plain, None) for (plain, _), stored, is_plain in rows)
             yield from (piece.field("payload") for piece in in_pieces(read, PLAIN))
 

@@ -67,7 +67,6 @@ def read_messages(
 def _compacted(
     spark: SparkSession, layout: Layout, topic: Topic, columns: Sequence[str], partitions: Sequence[int]
 ) -> tuple[DataFrame, bool]:
-    """Messages of the compacted view and those after it, as :func:`messages_at` gives them."""
     version = TableLog(topic.path).latest()
     view = CompactedView(topic.path)  # read after the table's version: the view has what was trimmed from it
     ledgers = ledgers_until(layout, topic, version)
@@ -99,9 +98,9 @@ def messages_at(
     """*columns* of the messages of *topic* as of *version* of its table, and whether any payload may be compressed or
     encrypted.
 
-    Limited to *partitions* or *ranges* of positions, if given; rows are as :func:`read_pieces` gives them. Chunks are
-    looked up in the current table, so a chunked message with a deleted or lost chunk has no row. A message that cannot
-    be put together, or a lost entry that may have been a chunk, has no payload, and :data:`PAYLOAD_ERROR` says why."""
+    Limited to *partitions* or *ranges* of positions, if given; rows are as :func:`read_pieces` gives them. A chunked
+    message with a chunk deleted or lost by now has no row. A message that cannot be put together, or a lost entry that
+    may have been a chunk, has no payload, and :data:`PAYLOAD_ERROR` says why."""
     known, lost = ledgers_until(layout, topic, version), LostEntries(topic)
     wanted = _find_pieces(topic, known, lost, partitions, ranges)
     found: list[DataFrame] = []

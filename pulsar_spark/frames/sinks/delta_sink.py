@@ -50,8 +50,6 @@ def to_delta(
 
 
 class DeltaSink:
-    """The sink that :func:`to_delta` returns. ``is_exactly_once`` makes the consumer stop at an error."""
-
     is_exactly_once = True
 
     def __init__(self, path: str | os.PathLike, name: str, transform: Callable[[DataFrame], DataFrame] | None):
@@ -68,7 +66,7 @@ class DeltaSink:
         """Rows appended to the table, by this object."""
 
     def open(self, layout: Layout, topic_id: str, subscription: str) -> None:
-        """Bind the sink to a topic and subscription; the consumer calls this before it subscribes."""
+        """Bind the sink to a topic and subscription, before the consumer subscribes."""
         if self._history is not None and self._history.key != (topic_id, subscription):
             raise InvalidConfiguration("a sink serves only one topic and subscription: create another with to_delta")
         self._history = History(layout, topic_id, subscription)

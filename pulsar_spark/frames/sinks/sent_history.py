@@ -25,8 +25,6 @@ _COLUMNS = (
 
 
 class Sent(NamedTuple):
-    """Delivered ranges of a partition: consumer, round, first and last."""
-
     consumer_ids: np.ndarray
     rounds: np.ndarray
     firsts: np.ndarray

@@ -55,7 +55,6 @@ def _default(field: AvroField, reader: Reader) -> Any:
 
 
 def _json_member_reader(arms: list[AvroType], readers: list[Reader], path: str) -> Reader:
-    """Reads a union of several types: the first member that can read the value, similar ones first."""
     nothing = {f"member{number}": None for number in range(len(readers))}
 
     def read(value: Any) -> dict[str, Any]:

@@ -21,7 +21,6 @@ def is_plain(given: T.DataType, kind: AvroType) -> bool:
 
 
 def _has_same_leaves(given: T.DataType, kind: AvroType) -> bool:
-    """Whether no float must become a double, and all fields are found by name."""
     if kind.kind == "union":
         return all(_has_same_leaves(given, arm) for arm in members(kind))
     if isinstance(given, T.StructType):

@@ -117,7 +117,6 @@ def fits(value: int, kind: str) -> bool:
 
 
 def decimal_of(number: int, kind: AvroType) -> Decimal:
-    """The decimal of an unscaled *number*; ValueError for too many digits."""
     if abs(number) >= 10**kind.precision:
         raise ValueError(f"a decimal has more than {kind.precision} digits")
     return EXACT.scaleb(Decimal(number), -kind.scale)

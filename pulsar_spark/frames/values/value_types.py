@@ -58,7 +58,6 @@ def column_type(info: SchemaInfo) -> pa.DataType:
 
 
 def spark_type_of(kind: pa.DataType) -> T.DataType:
-    """The Spark type of an Arrow type; timestamps without a zone become TIMESTAMP_NTZ."""
     return from_arrow_type(kind, prefer_timestamp_ntz=True)
 
 
@@ -77,7 +76,6 @@ def kinds(kind: AvroType) -> Iterator[AvroType]:
 
 
 def has_members(kind: AvroType) -> bool:
-    """Whether *kind* has a union whose column is a struct of members."""
     return any(each.kind == "union" and len(members(each)) > 1 for each in kinds(kind))
 
 

@@ -100,7 +100,6 @@ def _writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | None:
 
 
 def _checked_record(given: T.DataType, names: list[str], kind: AvroType, place: Place) -> T.StructType:
-    """*given*, which must be a struct with fields of these *names*."""
     if not isinstance(given, T.StructType):
         raise _refused(given, kind, place)
     if sorted(given.fieldNames()) != sorted(names):
@@ -224,7 +223,6 @@ def _decimal_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer |
 
 
 def _json_number(value: float) -> float | str:
-    """A float, or the text that Spark and Jackson write where JSON has no number."""
     if value != value:
         return "NaN"
     return value if abs(value) != float("inf") else "Infinity" if value > 0 else "-Infinity"

@@ -1,6 +1,4 @@
-"""Decode message payloads into a typed column, with the schemas that the topic keeps.
-
-Spark itself reads JSON of plain types; Python workers read the rest, Avro with the schema that wrote it."""
+"""Decode message payloads into a typed column: JSON of plain types by Spark itself, the rest by Python workers."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 """Ack sets: which messages of a batch are still unacknowledged, as Pulsar sends and stores them.
 
 Rule (semantics 3.3): signed 64-bit words, low bit first, a set bit = unacknowledged, no zero words at the end. The
-empty tuple acknowledges the entry. A whole entry has no set (None, in tables null); :func:`full` makes one."""
+empty tuple acknowledges the entry. A whole entry has no set (None, in tables null)."""
 
 from collections.abc import Iterable
 from functools import reduce

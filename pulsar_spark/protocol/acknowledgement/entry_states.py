@@ -2,8 +2,7 @@
 
 Events of a round come in this order: seek, acknowledgements, returns, read, delivery. Cumulative acknowledgement, skip,
 clear backlog, time to live, trimming and putting off (0.27, 4.23) acknowledge entries. Redelivery counts (0.20) and
-batch indexes (0.23) are apart. A chunked message is the entry that completes it (1.11). Tests compare the table with
-the round, its plain twin and the reference broker."""
+batch indexes (0.23) are apart. A chunked message is the entry that completes it (1.11)."""
 
 from typing import NamedTuple
 

@@ -1,5 +1,5 @@
-"""Ranges of a cursor in columns: 17 or 18 bytes each instead of two hundred. Fields other than first and last (the
-*tail*) are stored once, in a shared list."""
+"""Ranges of a cursor in columns: 17 or 18 bytes each instead of two hundred. Fields after first and last (the *tail*)
+are stored once."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """Delayed entries: which ones wait for their deliver time, and the order in which they come due.
 
-Rule: semantics 5 with decisions 0.21 and 0.24. Numbering decides once whether an entry is *delayed*."""
+Rule: semantics 5 with decisions 0.21 and 0.24. Numbering decides once."""
 
 from collections.abc import Sequence
 
@@ -65,10 +65,8 @@ def buckets_to_merge(entries: Sequence[int], first_times: Sequence[int | None]) 
     Of four (else three, else two) neighbours, those with the fewest entries are chosen, then the earliest due.
     *first_times* are the first deliver times left; None excludes a bucket (empty, or being merged).
 
-    >>> buckets_to_merge([9, 1, 1, 1, 1, 9], [0, 1, 2, 3, 4, 5])
-    (1, 4)
-    >>> buckets_to_merge([9, 5, 1], [0, None, 2]), buckets_to_merge([9, 5, 0], [0, 7, None])
-    (None, (0, 1))
+    >>> buckets_to_merge([9, 1, 1, 1, 1, 9], [0, 1, 2, 3, 4, 5]), buckets_to_merge([9, 5, 1], [0, None, 2])
+    ((1, 4), None)
     """
     for width in range(WIDEST_MERGE, 1, -1):
         windows = [

@@ -46,7 +46,7 @@ class Out(NamedTuple):
 
 
 class DrainingHashes:
-    """The rule for entries behind those in *out*.
+    """The rule for entries that wait because of those in *out*.
 
     >>> out = Out(np.array([7, 8]), np.array([3, 5]), np.array([True, False]))
     >>> DrainingHashes(out).are_waiting(np.array([4, 4, 6]), np.array([7, 8, 8]), np.zeros(3)).tolist()

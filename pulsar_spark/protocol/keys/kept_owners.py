@@ -1,6 +1,5 @@
-"""Restore the exact selector from rows, which have name, request and ranges of each consumer, in order of joining.
-
-For the ring of 4.0 they also have the points that a consumer did not get, and its index among consumers of its name."""
+"""Restore the exact selector from rows, which have name, request and ranges of each consumer, in order of joining; for
+the ring of 4.0 also its index among consumers of its name, and the points it did not get."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

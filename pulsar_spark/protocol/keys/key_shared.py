@@ -1,8 +1,7 @@
 """The rules of a Key_Shared subscription: what consumers request, what the first one fixes, and who joined recently.
 
 Rules: KeySharedMeta, PersistentSubscription.addConsumer, PersistentStickyKeyDispatcherMultipleConsumers; semantics 2.4,
-2.29, 2.32-2.35, 0.4, 0.11, 0.22. They hold until the last consumer leaves. Consumers with other modes are refused, as
-in 4.0; the classic implementation accepts them, as 3.2.3."""
+2.29, 2.32-2.35, 0.4, 0.11, 0.22. They hold until the last consumer leaves."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -118,7 +117,8 @@ def kept_rules(mode: str, allows_out_of_order: bool | None, properties: Mapping[
 
 
 def meta_refusal(rules: KeySharedRules, requested: KeySharedMeta) -> tuple[str, str] | None:
-    """Why a consumer with this request may not join, as (error name, text); None if it may (2.4).
+    """Why a consumer with this request may not join, as (error name, text); None if it may (2.4). The classic
+    implementation accepts any, as 3.2.3.
 
     >>> meta_refusal(KeySharedRules("AUTO_SPLIT"), KeySharedMeta("STICKY"))[0]
     'SubscriptionBusy'

@@ -1,6 +1,4 @@
-"""Murmur3 (x86, 32 bits, seed 0) of many keys at once, as ``mmh3`` computes it.
-
-Keys with equally many whole words are hashed together; long keys go to ``mmh3``."""
+"""Murmur3 (x86, 32 bits, seed 0) of many keys at once, as ``mmh3`` computes it."""
 
 from itertools import pairwise
 

@@ -164,11 +164,7 @@ def check_policy(name: str | None, value: str | None) -> None:
 
 
 def values_of(name: str) -> str:
-    """The values a policy takes, in words.
-
-    >>> values_of("ttl_check_seconds"), values_of("backlog_quota_policy")[:22]
-    ('a whole number from 1 to 1000000000', 'producer_request_hold,')
-    """
+    """The values a policy takes, in words."""
     if name in _TEXTS:
         return ", ".join(_TEXTS[name])
     return f"a whole number from {_LEAST.get(name, 0)} to {most_of(name)}"
@@ -230,12 +226,8 @@ def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> 
 
     >>> topic, on = "persistent://public/default/t", {("public/default", DEDUPLICATION): "1"}
     >>> on[topic, DEDUPLICATION_SINCE], on["public/default", DEDUPLICATION_SINCE] = "5", "9"
-    >>> deduplication_since(on, topic), deduplication_since(on | {(topic, DEDUPLICATION): "0"}, topic)
-    (9, None)
-    >>> deduplication_since(on | {(topic, DEDUPLICATION): "1"}, topic)
-    5
-    >>> deduplication_since(on | {(topic, DEDUPLICATION_GOES_ON): "9"}, topic)
-    5
+    >>> deduplication_since(on, topic), deduplication_since(on | {(topic, DEDUPLICATION): "1"}, topic)
+    (9, 5)
     """
     return _deduplication_since(policies, policy_owners(topic))
 
@@ -262,10 +254,6 @@ def deduplication_marks(
     >>> on["public/default", DEDUPLICATION_SINCE] = "5"
     >>> deduplication_marks({}, topic, "1", 9), deduplication_marks(on, topic, "1", 9)
     ({'deduplication_since': '9'}, {'deduplication_since': '5'})
-    >>> deduplication_marks(on | {(topic, DEDUPLICATION): "1", (topic, DEDUPLICATION_SINCE): "3"}, topic, None, 9)
-    {'deduplication_since': '3', 'deduplication_goes_on': '5'}
-    >>> deduplication_marks(on, "public/default", "1", 9), deduplication_marks(on, "public/default", None, 9)
-    ({'deduplication_since': '5'}, {})
     """
     owners = policy_owners(owner)
     wanted = {place: text for place, text in policies.items() if place != (owner, DEDUPLICATION)}

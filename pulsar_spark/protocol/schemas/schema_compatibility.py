@@ -51,12 +51,10 @@ def takes_new_schemas(policies: Mapping[tuple[str, str], str], topic: str) -> bo
 
 
 def wants_schemas(policies: Mapping[tuple[str, str], str], topic: str) -> bool:
-    """Whether a topic with a schema refuses producers without one (schema_validation_enforced)."""
     return policy_text(policies, topic, SCHEMA_VALIDATION_ENFORCED) != "0"
 
 
 def invalid(info: SchemaInfo) -> str | None:
-    """Why a topic cannot keep such a schema; None if it can."""
     try:
         _compared(info)
     except InvalidDefinition as wrong:
@@ -80,7 +78,6 @@ def refusal(kept: Sequence[SchemaInfo], new: SchemaInfo, strategy: str) -> str |
     """Why *new* does not fit the schemas *kept* by a topic, oldest first; None if it does.
 
     >>> def json(text): return SchemaInfo(SchemaType.JSON, "JSON", text)
-    >>> refusal([json('"int"')], json('"long"'), "BACKWARD")
     >>> refusal([json('"int"')], json('"long"'), "FULL")
     'the existing schema cannot read its messages: long was written, int is expected'
     """

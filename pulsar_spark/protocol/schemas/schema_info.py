@@ -44,7 +44,6 @@ class SchemaInfo:
         return self._schema_type
 
     def name(self) -> str:
-        """The name of the schema."""
         return self._name
 
     def schema(self) -> str:

@@ -118,13 +118,7 @@ class Permits:
         return self._paid(messages) if self.queue_size else self._wanted
 
     def too_many(self, queued: int) -> int:
-        """How many of the *queued* messages to give back because the queue shrinks; call it once a second.
-
-        >>> permits = Permits(queue_size=4, most=16)
-        >>> permits.queue_size, waits = 16, [0, 16, 16]
-        >>> [permits.too_many(queued) for queued in waits], permits.queue_size
-        ([0, 0, 12], 4)
-        """
+        """How many of the *queued* messages to give back because the queue shrinks; call it once a second."""
         self._idle_looks = 0 if queued or self._lately else self._idle_looks + 1
         had_some, self._has_waiting = self._has_waiting, queued > 0
         enough, self._lately = max(self.least, 2 * self._lately), 0

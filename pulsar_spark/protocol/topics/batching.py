@@ -42,7 +42,7 @@ class BatchContainer(Generic[M]):
         return closed
 
     def close(self) -> list[list[M]]:
-        """Close every open batch; return their messages, oldest batch first."""
+        """Close every open batch; return their messages, oldest first."""
         closed = list(self._batches.values())
         self._batches = {}
         self._messages = self._bytes = 0

@@ -67,7 +67,7 @@ class MessageId:
         return made
 
     def ledger_id(self) -> int:
-        """The publish commit: the version of the topic's table that it created."""
+        """The publish commit: the version of the topic's table."""
         return self._place[0]
 
     def entry_id(self) -> int:
@@ -213,7 +213,6 @@ MessageId.latest = MessageId(ledger_id=MAX_LONG, entry_id=MAX_LONG)
 
 
 def _varint(value: int) -> bytes:
-    """*value* as a protobuf varint; negative values as 64-bit two's complement."""
     rest, out = value % _UINT64, bytearray()
     while rest > 0x7F:
         out.append(rest & 0x7F | 0x80)
@@ -223,7 +222,6 @@ def _varint(value: int) -> bytes:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The signed 64-bit integer at *at*, and the place after it."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):

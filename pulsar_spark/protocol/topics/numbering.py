@@ -73,7 +73,6 @@ class Run(NamedTuple):
         )
 
     def from_entry(self, entry_id: int) -> "Run | None":
-        """The part of the run from *entry_id* on; None if it is empty."""
         passed = max(0, entry_id - self.first_entry_id)
         position = self.first_position if self.first_position == NO_POSITION else self.first_position + passed
         rest = self._replace(
@@ -157,8 +156,7 @@ def _batches(file: PublishedFile, batch_sizes: Mapping[str, list[int]]) -> list[
     if not is_whole or any(size < 1 for size, _ in batches):
         raise NotAPublish(
             f"file {file.path!r}: {file.rows} rows do not make up entries {file.first_entry_id} to "
-            f"{file.last_entry_id}: "
-            "entry ids must be dense; the file was not written by a producer of this package"
+            f"{file.last_entry_id}: entry ids must be dense; the file was not written by a producer of this package"
         )
     return batches
 

@@ -61,7 +61,6 @@ class SinglePartitionRouter:
         self._scheme = scheme
 
     def partition(self, key: str | None, partitions: int) -> int:
-        """The partition for the next message; *key* None without one."""
         return self._partition if key is None else partition_for_key(key, partitions, self._scheme)
 
 
