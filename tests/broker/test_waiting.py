@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from pulsar_spark.broker.bundle import numbering
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
-from pulsar_spark.broker.delays import delay_index
+from pulsar_spark.broker.delays import delay_index, dues
 from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.gathering.candidates import next_due
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY
@@ -216,6 +216,13 @@ def test_clear_backlog_keeps_nothing_of_very_many(engine):
     publish(engine, 1_000)
     engine.round([ON.flow("A", 9)], START + 2)
     assert positions(engine.round([], START + HOUR)) == [100], "what was cleared never comes"
+
+
+def test_what_comes_due_is_read_from_the_index_in_parts(engine, monkeypatch):
+    monkeypatch.setattr(dues, "MOST_READ", 2)
+    publish(engine, *[1_000, 2_000, 3_000, 3_000, 3_000, 4_000])
+    engine.round(join(), START)
+    assert positions(engine.round([], START + 5_000)) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_second_subscription_and_one_without_consumers(engine):

@@ -23,6 +23,7 @@ class Program:
 
     def __init__(self, source: str, service_url: str, *, cwd: str | os.PathLike | None = None):
         head = "import os, sys, threading, time, signal\nimport pulsar_spark as pulsar\nurl = sys.argv[1]\n"
+        head += "signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a run of the tests under nohup ignores it\n"
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-c", head + textwrap.dedent(source), service_url],
             stdout=subprocess.PIPE,
