@@ -7,11 +7,13 @@ import contextlib
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 import pyarrow as pa
 
+from pulsar_spark.errors import CorruptState
 from pulsar_spark.link import inbox
 from pulsar_spark.link.folder_events import FolderEvents
 from pulsar_spark.link.worker import Worker
@@ -38,6 +40,13 @@ _logs: dict[tuple, "BundleLog"] = {}
 _logs_lock = forks.module_lock()
 
 
+class Follower(Protocol):
+    """One client's reader of rounds."""
+
+    def on_round(self, commit: Commit | None) -> None:
+        """The next round, which need not be read if it concerns others; None: see the log. Called by its thread."""
+
+
 class BundleLog(Worker):
     """Follows the rounds of a bundle; :func:`bundle_log` returns it."""
 
@@ -46,14 +55,14 @@ class BundleLog(Worker):
         self._path, self._log = path_of(path), TableLog(path)
         self.log = _ReadOnce(path, self._round)
         self._least_poll = store_of(path).look_seconds
-        self._followers: dict[object, Callable[[], None]] = {}
-        self._eager: set[object] = set()
+        self._followers: dict[Follower, None] = {}
+        self._eager: set[Follower] = set()
         self._rounds: OrderedDict[int, _Round] = OrderedDict()
         self._seen, self._reports = -1, 0
         self._events: FolderEvents | None = None
 
-    def follow(self, follower: object, notify: Callable[[], None]) -> None:
-        """Call *notify* on the log's thread when there may be another round."""
+    def follow(self, follower: Follower) -> None:
+        """Report each further round to *follower*."""
         if not self._followers:
             self._seen = self._log.latest()
             if not self._least_poll:
@@ -61,10 +70,10 @@ class BundleLog(Worker):
                     self._events = FolderEvents(self._log.folder)
             self._start()
         with self._condition:
-            self._followers[follower] = notify
+            self._followers[follower] = None
 
-    def leave(self, follower: object) -> bool:
-        """Stop calling; return whether *follower* was the last."""
+    def leave(self, follower: Follower) -> bool:
+        """Stop reporting; return whether *follower* was the last."""
         with self._condition:
             self._followers.pop(follower, None)
             self._eager.discard(follower)
@@ -72,7 +81,7 @@ class BundleLog(Worker):
             self._wake()
             return self._is_stopping
 
-    def hurry(self, follower: object, is_waiting: bool) -> None:
+    def hurry(self, follower: Follower, is_waiting: bool) -> None:
         with self._condition:
             if is_waiting == (follower in self._eager):
                 return
@@ -86,9 +95,6 @@ class BundleLog(Worker):
 
     def _round(self, version: int) -> "_Round":
         with self._condition:
-            if len(self._followers) < 2:
-                self._rounds.clear()
-                return _Round()
             found = self._rounds.get(version)
             if found is None:
                 found = self._rounds[version] = _Round()
@@ -116,25 +122,31 @@ class BundleLog(Worker):
         while not self._is_stopping:
             began = time.monotonic()
             try:
-                is_new = self._look()
+                rounds = self._look()
             except OSError:  # readers of the log report it themselves
-                is_new, pause = True, FAULT_SECONDS
+                rounds, pause = [None], FAULT_SECONDS
             else:
                 pause = self._pause(time.monotonic() - began)
-            if is_new:
-                self._notify(is_reported)
+            if rounds:
+                self._notify(rounds, is_reported)
             is_reported = self._wait_for_report(pause)
 
-    def _notify(self, is_reported: bool) -> None:
+    def _notify(self, rounds: Sequence[int | None], is_reported: bool) -> None:
         self._reports = self._reports + 1 if is_reported or self._wait_for_report(0.0) else 0
-        for notify in list(self._followers.values()):
-            notify()
+        for version in rounds:
+            commit = None
+            if version is not None:
+                with contextlib.suppress(OSError, CorruptState):  # readers of the log report it themselves
+                    commit = self.log.commit(version)
+            for follower in list(self._followers):
+                follower.on_round(commit)
 
-    def _look(self) -> bool:
+    def _look(self) -> Sequence[int | None]:
+        """The versions of further rounds; None instead of many or if they are not in the log any more."""
         if not self._log.has_news(self._seen):
-            return False
-        self._seen = self._log.latest(self._seen)
-        return True
+            return ()
+        before, self._seen = self._seen, self._log.latest(self._seen)
+        return range(before + 1, self._seen + 1) if 0 < self._seen - before <= KEPT_ROUNDS else [None]
 
     def _pause(self, look_seconds: float) -> float:
         if self._reports >= TRUSTED_AFTER:
@@ -183,18 +195,18 @@ class _ReadOnce(TableLog):
         return self._round_of(version).commit(partial(super().commit, version))
 
 
-def bundle_log(path: AnyPath, follower: object, notify: Callable[[], None]) -> BundleLog:
-    """Follow the ``cursor_ledger`` at *path* until :func:`leave`. FileNotFoundError without a table."""
+def bundle_log(path: AnyPath, follower: Follower) -> BundleLog:
+    """Report rounds of the ``cursor_ledger`` at *path* until :func:`leave`. FileNotFoundError without a table."""
     with _logs_lock:
         key = forks.generation, str(path), TableLog(path).life()
         found = _logs.get(key)
         if found is None:
             found = _logs[key] = BundleLog(path)
-        found.follow(follower, notify)
+        found.follow(follower)
         return found
 
 
-def leave(log: BundleLog, follower: object) -> None:
+def leave(log: BundleLog, follower: Follower) -> None:
     """Stop following; the last follower ends the log's thread. May be repeated."""
     with _logs_lock:
         is_last = log.leave(follower)

@@ -154,8 +154,8 @@ class Inbox:
         return pa.array(list(self._consumer_ids), pa.string()), pa.array(list(self.waiting), pa.string())
 
     def concerns(self, round_commit: Commit) -> bool:
-        if round_commit.concerns is None:
-            return True
+        if round_commit.concerns is None or not round_commit.added:
+            return bool(round_commit.added)
         return round_commit.may_concern(map(concerned_name, chain(self._consumer_ids, self.waiting)))
 
     def receive(

@@ -8,6 +8,7 @@ from pulsar_spark.errors import LogShortened
 from pulsar_spark.link.broker_watch import BrokerWatch
 from pulsar_spark.link.bundle_log import bundle_log, leave
 from pulsar_spark.link.inbox import Inbox
+from pulsar_spark.storage.delta.actions import Commit
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.away import check_there
@@ -37,7 +38,7 @@ class RoundReader:
         path = layout.broker_table(CURSOR_LEDGER.name)
         self.seen = TableLog(path).latest()
         self.has_news, self.next_look = True, float("-inf")
-        self._bundle_log = bundle_log(path, self, self._note_round)
+        self._bundle_log = bundle_log(path, self)
         self.log = self._bundle_log.log
 
     def receive(self) -> bool:
@@ -68,7 +69,13 @@ class RoundReader:
     def close(self) -> None:
         leave(self._bundle_log, self)
 
-    def _note_round(self) -> None:
+    def on_round(self, commit: Commit | None) -> None:
+        """Pass over a round of others, or wake the channel to receive it."""
         with self._condition:
+            is_next = commit is not None and not self.has_news and commit.version == self.seen + 1
+            if commit is not None and is_next and not self._inbox.concerns(commit):
+                self._broker.note_commit()
+                self.seen = commit.version
+                return
             self.has_news = True
             self._condition.notify_all()

@@ -219,22 +219,25 @@ def test_where_nobody_sees_it_a_sign_of_life_is_a_request(broker, service_url, m
     assert requests >= 3 and rounds == 0 and len(broker.asked("keep_alive")) >= 3
 
 
-def test_a_round_that_concerns_others_is_not_read(client, other_client, broker, monkeypatch):
+def test_a_round_that_concerns_others_wakes_nobody_and_is_not_read(client, other_client, broker, monkeypatch):
     read, line = inbox.read_added, other_client._channel._first
-    readers = []
+    readers, dispatched, receive = [], [], line._inbox.receive
 
     def counting(path, commit, *columns):
         readers.append(threading.current_thread().name)
         return read(path, commit, *columns)
 
     waiting = other_client.subscribe("t", "other")
-    eventually(lambda: broker.asked("flow") and line._rounds.seen == line._rounds.log.latest())
+    eventually(
+        lambda: broker.asked("flow") and line._rounds.seen == line._rounds.log.latest() and not line._rounds.has_news
+    )
     monkeypatch.setattr(inbox, "read_added", counting)
+    monkeypatch.setattr(line._inbox, "receive", lambda *given: dispatched.append(given) or receive(*given))
     consumer = client.subscribe("u", "s")
     client.create_producer("u").send(b"x")
     assert receive_values(consumer, 1) == ["x"]
     eventually(lambda: line._rounds.seen == line._rounds.log.latest())
-    assert readers and line._thread.name not in readers
+    assert readers and line._thread.name not in readers and not dispatched
     other_client.create_producer("t").send(b"y")
     assert receive_values(waiting, 1) == ["y"]
     assert line._thread.name in readers

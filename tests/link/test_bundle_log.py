@@ -27,6 +27,14 @@ def _commit(folder, version: int) -> None:
     (folder / "_delta_log" / f"{version:020d}.json").write_text("")
 
 
+class _Follower:
+    def __init__(self):
+        self.has_heard = threading.Event()
+
+    def on_round(self, commit) -> None:
+        self.has_heard.set()
+
+
 @pytest.fixture
 def events(tmp_path):
     try:
@@ -83,8 +91,9 @@ def test_it_looks_seldom_once_it_was_told_of_three_rounds_until_it_is_not(log, t
     pauses = []
     for version in range(4):
         _commit(tmp_path, version)
-        assert log._look() and not log._look()
-        log._notify(is_reported=False)
+        rounds = log._look()
+        assert rounds and not log._look()
+        log._notify(rounds, is_reported=False)
         pauses.append(log._pause(0.0))
     assert pauses == [0.05, 0.05, 1.0, 0.05]
 
@@ -92,20 +101,20 @@ def test_it_looks_seldom_once_it_was_told_of_three_rounds_until_it_is_not(log, t
 def test_the_last_that_leaves_ends_it_and_the_next_begins_another(tmp_path):
     (tmp_path / "_delta_log").mkdir()
     _commit(tmp_path, 0)
-    told = threading.Event()
-    first = module.bundle_log(tmp_path, "a", lambda: None)
-    assert module.bundle_log(tmp_path, "b", told.set) is first
-    module.leave(first, "a")
+    a, b, c, d = (_Follower() for _ in range(4))
+    first = module.bundle_log(tmp_path, a)
+    assert module.bundle_log(tmp_path, b) is first
+    module.leave(first, a)
     _commit(tmp_path, 1)
-    assert told.wait(60)
-    module.leave(first, "b")
+    assert b.has_heard.wait(60) and not a.has_heard.is_set()
+    module.leave(first, b)
     first._thread.join(60)
     assert not first._thread.is_alive()
-    second = module.bundle_log(tmp_path, "c", lambda: None)
+    second = module.bundle_log(tmp_path, c)
     assert second is not first
-    module.leave(first, "b")
-    assert module.bundle_log(tmp_path, "d", lambda: None) is second
-    for each in "cd":
+    module.leave(first, b)
+    assert module.bundle_log(tmp_path, d) is second
+    for each in (c, d):
         module.leave(second, each)
 
 
@@ -159,10 +168,10 @@ def test_a_log_that_could_not_be_read_at_first_is_followed_by_who_comes_next(tmp
     with monkeypatch.context() as away:
         away.setattr(module.TableLog, "latest", Mock(side_effect=OSError(errno.EIO, "the disk is away")))
         with pytest.raises(OSError, match="away"):
-            module.bundle_log(tmp_path, "a", lambda: None)
-    told = threading.Event()
-    log = module.bundle_log(tmp_path, "b", told.set)
+            module.bundle_log(tmp_path, _Follower())
+    follower = _Follower()
+    log = module.bundle_log(tmp_path, follower)
     _commit(tmp_path, 1)
-    assert told.wait(60)
-    module.leave(log, "b")
+    assert follower.has_heard.wait(60)
+    module.leave(log, follower)
     assert not log._thread.is_alive()

@@ -2,6 +2,7 @@
 
 import os
 import weakref
+from functools import lru_cache
 
 from pulsar_spark.errors import RootAway
 from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, Layout
@@ -49,7 +50,11 @@ def check_there(place: StrPath) -> None:
 
 
 def _root_of(place: StrPath) -> str | None:
+    return next((root for root in _folders_of(str(place)) if _seen.get(root)), None) if _seen else None
+
+
+@lru_cache(maxsize=1000)
+def _folders_of(place: str) -> tuple[str, ...]:
+    """*place* and the folders above it; none in an object store."""
     path = path_of(place)
-    if not _seen or not store_of(path).is_local:
-        return None
-    return next((str(root) for root in (path, *path.parents) if _seen.get(str(root))), None)
+    return tuple(map(str, (path, *path.parents))) if store_of(path).is_local else ()
