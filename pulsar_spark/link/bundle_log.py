@@ -89,8 +89,8 @@ class BundleLog(Worker):
             if is_waiting and self._reports < TRUSTED_AFTER:
                 self._wake()
 
-    def rows(self, commit: Commit) -> pa.Table:
-        """A round's rows, in the columns that clients need."""
+    def rows(self, commit: Commit) -> inbox.Rows:
+        """The rows of a round that clients need."""
         return self._round(commit.version).rows(lambda: inbox.read_rows(self._path, commit))
 
     def _round(self, version: int) -> "_Round":
@@ -168,7 +168,7 @@ class _Round:
     def __init__(self) -> None:
         self._lock, self._is_large = threading.Lock(), False
         self._commit: Commit | None = None
-        self._rows: pa.Table | None = None
+        self._rows: inbox.Rows | None = None
 
     def commit(self, read: Callable[[], Commit]) -> Commit:
         with self._lock:
@@ -176,12 +176,12 @@ class _Round:
                 self._commit = read()
             return self._commit
 
-    def rows(self, read: Callable[[], pa.Table]) -> pa.Table:
+    def rows(self, read: Callable[[], inbox.Rows]) -> inbox.Rows:
         if self._is_large:
             return read()
         with self._lock:
             rows = read() if self._rows is None else self._rows
-            self._is_large = rows.nbytes > KEPT_BYTES
+            self._is_large = isinstance(rows, pa.Table) and rows.nbytes > KEPT_BYTES
             self._rows = None if self._is_large else rows
             return rows
 

@@ -8,46 +8,23 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import PulsarSparkError, named
-from pulsar_spark.protocol.acknowledgement.cursor import PENDING
+from pulsar_spark.storage.cursor_ledger.client_rows import COLUMNS, as_objects, client_rows, from_commit
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import concerned_name
-from pulsar_spark.storage.cursor_ledger.range_rows import lists_of
 from pulsar_spark.storage.delta.actions import Commit
 from pulsar_spark.storage.delta.data_files import read_added
 from pulsar_spark.storage.delta.scan import reading
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
-COLUMNS = [
-    "kind",
-    "topic",
-    "topic_id",
-    "partition",
-    "subscription",
-    "first",
-    "last",
-    "status",
-    "consumer_id",
-    "delivery_round",
-    "round",
-    "redelivery_count",
-    "ack_set",
-    "batch_size",
-    "positions",
-    "chunks",
-    "is_removed",
-    "is_active",
-    "request_id",
-    "error",
-    "text",
-    "requests_version",
-]
+Rows: TypeAlias = "pa.Table | list[dict]"
+"""Rows of a round: a table, or few as dictionaries."""
 
 
 class Reply(NamedTuple):
@@ -108,10 +85,12 @@ class Answers:
             self._done()
 
 
-def read_rows(path: AnyPath, commit: Commit) -> pa.Table:
-    """The rows of the round that a *commit* to the ``cursor_ledger`` at *path* made."""
+def read_rows(path: AnyPath, commit: Commit) -> Rows:
+    """The rows that clients need of the round that a *commit* to the ``cursor_ledger`` at *path* made."""
+    if commit.reader_rows is not None:
+        return from_commit(commit.reader_rows)
     with reading(path):
-        return read_added(path, commit, CURSOR_LEDGER.schema, COLUMNS)
+        return client_rows(read_added(path, commit, CURSOR_LEDGER.schema, COLUMNS))
 
 
 def is_by_due_time(delivery: dict) -> bool:
@@ -150,8 +129,9 @@ class Inbox:
     def subscribers(self) -> list[Subscriber]:
         return list(self._subscribers.values())
 
-    def wanted(self) -> tuple[pa.Array, pa.Array]:
-        return pa.array(list(self._consumer_ids), pa.string()), pa.array(list(self.waiting), pa.string())
+    def recipients(self) -> tuple[set[str], set[str]]:
+        """The consumer ids and request ids of interest."""
+        return set(self._consumer_ids), set(self.waiting)
 
     def concerns(self, round_commit: Commit) -> bool:
         if round_commit.concerns is None or not round_commit.added:
@@ -159,7 +139,7 @@ class Inbox:
         return round_commit.may_concern(map(concerned_name, chain(self._consumer_ids, self.waiting)))
 
     def receive(
-        self, commit: Commit, read: Callable[[Commit], pa.Table], lock: AbstractContextManager = nullcontext()
+        self, commit: Commit, read: Callable[[Commit], Rows], lock: AbstractContextManager = nullcontext()
     ) -> None:
         """Dispatch the round of *commit*; *read* is as :func:`read_rows`. *lock* is held while the recipients are
         determined."""
@@ -168,24 +148,19 @@ class Inbox:
         if is_ours:
             rows = read(commit)
             with lock:
-                wanted = self.wanted()
-            self.dispatch(rows, wanted)
+                consumers, waiting = self.recipients()
+            self.dispatch(rows, consumers, waiting)
 
     def forget(self, answers: Answers) -> None:
         for request_id in answers.awaited:
             self.waiting.pop(request_id, None)
 
-    def dispatch(self, rows: pa.Table, wanted: tuple[pa.Array, pa.Array]) -> None:
-        """Dispatch rows of one round."""
-        consumers, waiting = wanted
-        kind = rows.column("kind")
-        is_mine = pc.or_(pc.is_in(rows.column("consumer_id"), consumers), pc.is_in(rows.column("request_id"), waiting))
-        is_older = pc.fill_null(pc.not_equal(rows.column("delivery_round"), rows.column("round")), False)
+    def dispatch(self, rows: Rows, consumers: set[str], waiting: set[str]) -> None:
+        """Dispatch rows of one round to those of them."""
         found: dict[str, list[dict]] = {"round": [], "reply": [], "consumer": [], "range": []}
-        mine = rows.filter(pc.and_not(pc.or_(is_mine, pc.equal(kind, "round")), is_older))
-        for row, positions in zip(mine.drop_columns(["positions"]).to_pylist(), lists_of(mine["positions"])):
-            if row["kind"] in found:
-                found[row["kind"]].append(row | {"positions": positions})
+        for row in _few(rows, consumers, waiting):
+            if row["kind"] == "round" or row["consumer_id"] in consumers or row["request_id"] in waiting:
+                found[row["kind"]].append(row)
         requests_version = max(
             (row["requests_version"] for row in found["round"] if row["requests_version"] is not None), default=-1
         )
@@ -202,8 +177,7 @@ class Inbox:
             replied = self.waiting.pop(row["request_id"], None)
             if replied is not None:
                 replied(Reply(named(row["error"])(row["text"] or row["error"]) if row["error"] else None, row["text"]))
-        deliveries = [row for row in found["range"] if row["status"] == PENDING and row["delivery_round"] is not None]
-        for row in sorted(_by_position(deliveries), key=self._comes_later):
+        for row in sorted(_by_position(found["range"]), key=self._comes_later):
             if subscriber := self._subscriber(row):
                 subscriber.on_delivery(row, requests_version)
 
@@ -213,6 +187,17 @@ class Inbox:
 
     def _subscriber(self, row: dict) -> Subscriber | None:
         return self._subscribers.get((row["consumer_id"], row["topic"], row["partition"]))
+
+
+def _few(rows: Rows, consumers: set[str], waiting: set[str]) -> list[dict]:
+    """*rows* as dictionaries; of a table those of these consumers and requests."""
+    if isinstance(rows, list):
+        return rows
+    of_consumers, of_requests = (
+        pc.is_in(rows[name], pa.array(sorted(ids), pa.string()))
+        for name, ids in (("consumer_id", consumers), ("request_id", waiting))
+    )
+    return as_objects(rows.filter(pc.or_(pc.or_(of_consumers, of_requests), pc.equal(rows["kind"], "round"))))
 
 
 def _by_position(deliveries: list[dict]) -> list[dict]:

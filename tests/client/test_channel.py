@@ -10,6 +10,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.client.subscribing import reconnection
 from pulsar_spark.errors import LogShortened
 from pulsar_spark.link import inbox, outbox, request_writer
+from pulsar_spark.storage.delta import reader_rows
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.processes.presence import Presence
@@ -220,6 +221,7 @@ def test_where_nobody_sees_it_a_sign_of_life_is_a_request(broker, service_url, m
 
 
 def test_a_round_that_concerns_others_wakes_nobody_and_is_not_read(client, other_client, broker, monkeypatch):
+    monkeypatch.setattr(reader_rows, "MOST_ROWS", -1)
     read, line = inbox.read_added, other_client._channel._first
     readers, dispatched, receive = [], [], line._inbox.receive
 

@@ -3,7 +3,7 @@ due, acknowledged and given back by position. Rounds are written by hand; messag
 
 import pulsar_spark as pulsar
 from pulsar_spark.client.receiving import reading
-from pulsar_spark.link.inbox import COLUMNS
+from pulsar_spark.storage.cursor_ledger.client_rows import client_rows
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -41,7 +41,7 @@ class Hand:
         }
         rows = CURSOR_LEDGER.rows([{"kind": "round", "requests_version": 1 << 40}, place | delivered])
         inbox = self.client._channel._first._inbox
-        inbox.dispatch(rows.select(COLUMNS), inbox.wanted())
+        inbox.dispatch(client_rows(rows), *inbox.recipients())
 
     def positions(self, kind):
         return sorted(at for asked in self.broker.asked(kind) for at in range(asked.first, asked.last + 1))

@@ -7,9 +7,9 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker.committing.round_rows import rows_of_round
-from pulsar_spark.link.inbox import COLUMNS
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.subscriptions.permits import Permits
+from pulsar_spark.storage.cursor_ledger.client_rows import client_rows
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.topics.topics import read_topic
@@ -53,7 +53,7 @@ class Hand:
         pages = named(self.cursor.key, self.cursor.topic, ranges)
         rows = rows_of_round(self.round, [{"kind": "round", "requests_version": 1 << 40}], pages)
         inbox = self.client._channel._first._inbox
-        inbox.dispatch(rows.select(COLUMNS), inbox.wanted())
+        inbox.dispatch(client_rows(rows), *inbox.recipients())
 
     def asked(self, kind):
         return [(request.first, request.last) for request in self.broker.asked(kind)]

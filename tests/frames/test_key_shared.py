@@ -18,11 +18,11 @@ from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration, Subsc
 from pulsar_spark.frames import consume
 from pulsar_spark.frames.consuming import backlog, call
 from pulsar_spark.frames.deliveries.delivery import Acknowledged, Answer
-from pulsar_spark.link.inbox import COLUMNS
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.keys.hash_ranges import SLOTS
 from pulsar_spark.protocol.keys.selectors import ConsistentHashing, Member
 from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
+from pulsar_spark.storage.cursor_ledger.client_rows import client_rows
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows
 from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.entries.topic_files import live_files
@@ -325,7 +325,7 @@ def send_named(served, consumption) -> list[int]:
     pages = named_rows(cursor.key, cursor.topic, ranges)
     rows = rows_of_round(1000, [{"kind": "round", "requests_version": 1 << 40}], pages)
     inbox = consumption._consumer.connection.channel._inbox
-    inbox.dispatch(rows.select(COLUMNS), inbox.wanted())
+    inbox.dispatch(client_rows(rows), *inbox.recipients())
     return mine
 
 

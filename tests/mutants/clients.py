@@ -182,9 +182,9 @@ MUTANTS = (
     Mutant(
         "old-delivery-heard",
         "a client takes a range that a later round only writes again for a delivery",
-        "link/inbox.py",
-        'is_older = pc.fill_null(pc.not_equal(rows.column("delivery_round"), rows.column("round")), False)',
-        'is_older = pc.is_null(rows.column("kind"))',
+        "storage/cursor_ledger/client_rows.py",
+        'pc.and_(pc.equal(rows["delivery_round"], rows["round"]), pc.equal(rows["status"], PENDING))',
+        'pc.equal(rows["status"], PENDING)',
         "tests/client/test_waiting_acks.py::test_what_a_round_only_writes_again_is_not_delivered_again",
     ),
     Mutant(

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.broker.committing.round_rows import rows_of_round
+from pulsar_spark.storage.cursor_ledger.client_rows import client_rows
 from pulsar_spark.storage.cursor_ledger.committed_rounds import rows_of
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import (
     HANGS_ON,
@@ -115,12 +116,13 @@ def test_a_round_says_whom_it_concerns(layout):
 
 
 def test_a_round_for_very_many_is_for_all():
-    def round_of(names):
-        return rows_of_round(1, [{"kind": "reply", "request_id": name} for name in names], [])
+    def whom(names):
+        rows = rows_of_round(1, [{"kind": "reply", "request_id": name} for name in names], [])
+        return concerned(rows, client_rows(rows))
 
-    assert concerned(round_of(f"a-b-{number}" for number in range(1000))) == ["a-b", "reply"]
-    assert concerned(round_of(f"{number}-1" for number in range(1000))) is None
-    assert concerned(round_of(f"a-{number}" for number in range(20_000))) is None
+    assert whom(f"a-b-{number}" for number in range(1000)) == ["a-b", "reply"]
+    assert whom(f"{number}-1" for number in range(1000)) is None
+    assert whom(f"a-{number}" for number in range(20_000)) is None
 
 
 def test_what_is_removed_and_made_anew_in_one_round_is_there():

@@ -12,7 +12,9 @@ from pulsar_spark.broker.committing.facts import housekeeping_row, round_row
 from pulsar_spark.broker.committing.round_rows import RoundRows, rows_of_round
 from pulsar_spark.broker.committing.snapshots import everything
 from pulsar_spark.broker.requests.drafts import RoundDraft
+from pulsar_spark.storage.cursor_ledger.client_rows import client_rows
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import concerned
+from pulsar_spark.storage.delta.reader_rows import Readers, objects_of
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
 
@@ -71,11 +73,14 @@ def round_table(
 def commit_ledgers(tables: RoundTables, bundle: Bundle, rows: pa.Table) -> None:
     if rows.num_rows:
         topic_ids = pc.unique(rows["topic_id"]).to_pylist()
-        bundle.ledgers_version = tables.ledgers.append_fenced(rows, bundle.ledgers_version, topic_ids)
+        readers = Readers(topic_ids, objects_of(rows))
+        bundle.ledgers_version = tables.ledgers.append_fenced(rows, bundle.ledgers_version, readers)
 
 
 def commit_round(tables: RoundTables, bundle: Bundle, number: int, rows: pa.Table) -> None:
     """Commit the round; from here on it is done."""
-    bundle.version = tables.cursor_ledger.append_fenced(rows, bundle.version, concerned(rows))
+    of_clients = client_rows(rows)
+    readers = Readers(concerned(rows, of_clients), objects_of(of_clients))
+    bundle.version = tables.cursor_ledger.append_fenced(rows, bundle.version, readers)
     bundle.round = number
     bundle.outlived, bundle.has_lost_topics = [], False

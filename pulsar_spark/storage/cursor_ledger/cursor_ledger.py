@@ -244,11 +244,10 @@ def _replace(facts: dict, key: object, row: dict, fact: object) -> None:
         facts[key] = fact
 
 
-def concerned(rows: pa.Table) -> list[str] | None:
-    """Names that one round's *rows* concern: clients, kinds of facts, and ``snapshot``; None if there are too many."""
-    is_older = pc.fill_null(pc.not_equal(rows["delivery_round"], rows["round"]), False)
-    is_new = pc.invert(is_older)
-    ids = [*rows["consumer_id"].filter(is_new).chunks, *rows["request_id"].chunks]
+def concerned(rows: pa.Table, of_clients: pa.Table) -> list[str] | None:
+    """Names that one round's *rows* concern: clients, by the rows *of_clients* among them, kinds of facts, and
+    ``snapshot``; None if there are too many."""
+    ids = [*of_clients["consumer_id"].chunks, *of_clients["request_id"].chunks]
     found = pc.unique(pa.chunked_array(ids, pa.string()).drop_null())
     if len(found) > MOST_IDS:
         return None

@@ -40,7 +40,8 @@ class Commit:
     """One version of a table's log; ``added`` and ``removed`` cover data-changing actions only.
 
     ``unknown_feature`` names a feature that this release does not know. ``concerns`` names the readers of the rows
-    (None: not stated). ``updated_ms`` has the times of transactions. ``is_ours``: this package wrote it.
+    (None: not stated), ``reader_rows`` has them (None: see the files). ``updated_ms`` has the times of
+    transactions. ``is_ours``: this package wrote it.
     """
 
     version: int
@@ -53,6 +54,7 @@ class Commit:
     updated_ms: dict[str, int] = field(default_factory=dict)
     concerns: frozenset[str] | None = None
     is_ours: bool = False
+    reader_rows: tuple[dict, ...] | None = None
 
     def may_concern(self, names: Iterable[str]) -> bool:
         """Whether a reader with one of these *names* must read the commit's rows."""
@@ -132,6 +134,8 @@ def _commit(version: int, actions: list[dict]) -> Commit:
             stated["is_overwrite"] = parameters.get("mode") == "Overwrite"
             if isinstance(info.get("concerns"), list):
                 stated["concerns"] = frozenset(_text(name, "a name of concerns") for name in info["concerns"])
+            if stated["is_ours"] and isinstance(info.get("readerRows"), list):
+                stated["reader_rows"] = tuple(_object(row, "a row") for row in info["readerRows"])
         elif "protocol" in action:
             unknown_feature = _unknown_feature(_object(action["protocol"], "protocol"))
             stated["unknown_feature"] = stated.get("unknown_feature") or unknown_feature

@@ -14,6 +14,7 @@ from pulsar_spark.storage.delta.actions import ENGINE
 from pulsar_spark.storage.delta.checkpoints import is_due, start_checkpoint
 from pulsar_spark.storage.delta.data_files import remove_files
 from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.reader_rows import EVERYBODY, Readers
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.store.faults import UnclearWrite
 from pulsar_spark.storage.store.object_path import Lock
@@ -33,22 +34,22 @@ def commit(
     metadata: dict | None = None,
     metadata_operation: str = "ADD COLUMNS",
     is_rearranged: bool = False,
-    concerns: Sequence[str] | None = None,
+    readers: Readers = EVERYBODY,
     lock: Lock = contextlib.nullcontext,
     makes_checkpoint: bool = True,
 ) -> int | None:
     """Put a commit in place as the first free one of *versions*, read one by one; that version, None if all are taken.
 
     *removes* are path, size and partitionValues of files that leave the table. *is_rearranged*: *adds* has the same
-    rows. *metadata* is a new ``metaData`` action, *metadata_operation* its name. *concerns* names the readers of the
-    rows. The commit file is put in place inside *lock*. Without *makes_checkpoint*, another program makes checkpoints.
+    rows. *metadata* is a new ``metaData`` action, *metadata_operation* its name. The commit file
+    is put in place inside *lock*. Without *makes_checkpoint*, another program makes checkpoints.
 
     If no commit is made, the files of *adds* are removed. After an error none was made, unless syncing the log's folder
     failed. After :class:`UnclearWrite` or an interrupt it may be made, so the files stay.
     """
     log, is_synced = TableLog(table), is_durable(table)
     text = commit_text(
-        adds, transactions, removes, metadata, is_rearranged, concerns, metadata_operation=metadata_operation
+        adds, transactions, removes, metadata, is_rearranged, readers, metadata_operation=metadata_operation
     )
     put, is_unclear = None, False
     try:
@@ -78,7 +79,7 @@ def commit_text(
     removes: Sequence[dict] = (),
     metadata: dict | None = None,
     is_rearranged: bool = False,
-    concerns: Sequence[str] | None = None,
+    readers: Readers = EVERYBODY,
     *,
     metadata_operation: str = "ADD COLUMNS",
 ) -> str:
@@ -98,7 +99,8 @@ def commit_text(
                 "engineInfo": ENGINE,
                 "txnId": str(uuid.uuid4()),
                 "operationMetrics": {"numFiles": str(len(adds) + len(removes))},
-                **({} if concerns is None else {"concerns": list(concerns)}),
+                **({} if readers.names is None else {"concerns": list(readers.names)}),
+                **({} if readers.rows is None else {"readerRows": list(readers.rows)}),
             }
         }
     ]

@@ -17,6 +17,7 @@ from pulsar_spark.storage.delta.commits import commit
 from pulsar_spark.storage.delta.data_files import place_files, write_files
 from pulsar_spark.storage.delta.definitions import read_definition
 from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.reader_rows import EVERYBODY, Readers
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.staged_files import StagedFile
 from pulsar_spark.storage.delta.table_lock import shared_lock, turn
@@ -94,15 +95,15 @@ class AppendTable:
         self._known = known
         return self._commit(self._adds(rows), transactions, are_ours)
 
-    def append_fenced(self, rows: pa.Table, expected: int, concerns: Sequence[str] | None = None) -> int:
-        """Append *rows* directly after version *expected*; the version. *concerns* names their readers.
+    def append_fenced(self, rows: pa.Table, expected: int, readers: Readers = EVERYBODY) -> int:
+        """Append *rows* for *readers* directly after version *expected*; the version.
 
         :class:`BrokerFenced` if another writer has changed data since.
         """
         self._update()
         self._check_fence(expected)
         adds = write_files(self._folder, rows, self._is_partitioned)
-        return self._committed(self._commit(adds, {}, lambda seen: self._check_fence(expected), concerns))
+        return self._committed(self._commit(adds, {}, lambda seen: self._check_fence(expected), readers))
 
     def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
         """Replace files of *version* by *adds* with the same rows; the version, None if a file was removed since.
@@ -159,7 +160,7 @@ class AppendTable:
         adds: list[dict],
         transactions: dict[str, int],
         goes_on: Callable[[int], bool] = lambda seen: True,
-        concerns: Sequence[str] | None = None,
+        readers: Readers = EVERYBODY,
     ) -> int | None:
         """Commit; the version. If it is taken, *goes_on*, given the last known one, decides whether to try the next."""
 
@@ -178,7 +179,7 @@ class AppendTable:
                 free,
                 adds,
                 transactions,
-                concerns=concerns,
+                readers=readers,
                 lock=self._shared,
                 makes_checkpoint=self._makes_checkpoints,
             )

@@ -5,8 +5,9 @@ A topic's last runs are followed by commit; earlier ones are loaded when needed,
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.protocol.topics.numbering import NO_POSITION, Run
 from pulsar_spark.storage.delta.data_files import read_added
 from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.reader_rows import rows_from
 from pulsar_spark.storage.delta.scan import open_table, reading
 from pulsar_spark.storage.delta.table_parts import give_memory_back, term
 from pulsar_spark.storage.layout import Layout
@@ -28,6 +30,7 @@ from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
 
 _COLUMNS = ["topic_id", "partition", *Run._fields]
+_SCHEMA = pa.schema([LEDGERS.schema.field(name) for name in _COLUMNS])
 STRETCH = 1 << 13
 """Runs of a topic partition that are loaded at a time, up to twice as many."""
 _STRETCHES = 2
@@ -243,9 +246,12 @@ class LedgerIndex:
         try:
             for commit in self._log.commits(after=self._version):
                 if commit.may_concern(self._topics):
-                    with reading(self._path):
-                        rows = read_added(self._path, commit, LEDGERS.schema, _COLUMNS)
-                    self._take_in(rows)
+                    if commit.reader_rows is not None:
+                        self._take_in(rows_from(commit.reader_rows, _SCHEMA))
+                    else:
+                        with reading(self._path):
+                            rows = read_added(self._path, commit, LEDGERS.schema, _COLUMNS)
+                        self._take_in(rows)
                 self._version = commit.version
         except (LogShortened, FileNotFoundError):  # commits or their files were removed meanwhile
             table = open_table(self._path)
@@ -253,20 +259,36 @@ class LedgerIndex:
             self._take_in(stored_rows(table, _COLUMNS, wanted))
             self._version = table.version()
 
-    def _take_in(self, rows: pa.Table) -> None:
-        for topic_id in pc.unique(rows.column("topic_id")).to_pylist():
-            if topic_id in self._topics:
-                self._append(topic_id, self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id)))
+    def _take_in(self, rows: pa.Table | list[dict]) -> None:
+        if not isinstance(rows, list):
+            for topic_id in pc.unique(rows.column("topic_id")).to_pylist():
+                if topic_id in self._topics:
+                    of_topic = rows.filter(pc.equal(rows.column("topic_id"), topic_id))
+                    self._append(topic_id, self._topics[topic_id], of_topic)
+            return
+        for row in sorted(rows, key=itemgetter("first_position")):
+            topic_id, partition = row["topic_id"], row["partition"]
+            if topic_id not in self._topics:
+                continue
+            if row["first_position"] > NO_POSITION:
+                known = self._topics[topic_id].setdefault(partition, PartitionLedgers())
+                known.add(Run._make(row[name] for name in Run._fields))
+                _drop_early(known, partial(stored_runs, self._path, topic_id, partition))
+            elif row["path"] is not None:
+                self._foreign.setdefault(topic_id, set()).add(row["path"])
 
     def _append(self, topic_id: str, partitions: dict[int, PartitionLedgers], rows: pa.Table) -> None:
         for _, partition, runs in by_partition(rows):
             known = partitions.setdefault(partition, PartitionLedgers())
             known.extend(runs)
-            if known.in_memory > 3 * STRETCH:
-                begins = known[len(known) - STRETCH].first_position
-                known.drop_before(begins, partial(stored_runs, self._path, topic_id, partition))
+            _drop_early(known, partial(stored_runs, self._path, topic_id, partition))
         notes = rows.filter(pc.and_(pc.equal(rows["first_position"], NO_POSITION), pc.is_valid(rows["path"])))
         self._foreign.setdefault(topic_id, set()).update(notes["path"].to_pylist())
+
+
+def _drop_early(known: PartitionLedgers, read: Callable[[int], pa.Table]) -> None:
+    if known.in_memory > 3 * STRETCH:
+        known.drop_before(known[len(known) - STRETCH].first_position, read)
 
 
 def shared_index(layout: Layout) -> LedgerIndex:
