@@ -128,8 +128,9 @@ def _of_messages(
     columns = (rows[name].to_pylist() for name in ("entry_id", "properties", "producer_name", "sequence_id"))
     for order, (position, index), entry_id, own, *sent_by in zip(orders, places, *columns):
         try:
-            message_id = _message_id(MessageId(partition, ledger_id, entry_id, index), wholes.get(position))
-            believed = believed_properties(dict(own or []), order.fact["topic"], *sent_by)
+            message_id = MessageId.of_place((ledger_id, entry_id, index, partition), None)
+            message_id = _message_id(message_id, wholes.get(position))
+            believed = believed_properties(dict(own), order.fact["topic"], *sent_by) if own else {}
             properties.append(_properties(order, believed, message_id))
         except Exception as error:
             raise_of_root(error)
