@@ -32,7 +32,7 @@ from pulsar_spark.protocol.topics.routing import HashingScheme
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics.topics import Topic, create_topic
+from pulsar_spark.storage.topics.topics import Topic, create_topic, prepare_root
 from pulsar_spark.transforms.key_hashes import hash_keys
 from tests.benchmarks.backlog import TIMEOUT_SECONDS, plain_sum, sum_of_lengths
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds
@@ -57,6 +57,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 def measure_cases(bench: Bench, messages: int, cases: list[tuple[str, int]]) -> Iterator[Figure]:
     root = bench.new_folder("keyed_backlog") / "root"
+    prepare_root(Layout(root))
     with BrokerProcess(root, bench.folder / "keyed_backlog.log"):
         bench.say("starting a broker")
         admin = Admin(f"delta:{root}", timeout_seconds=TIMEOUT_SECONDS)
