@@ -17,7 +17,7 @@ class PulsarException(Exception):
 
 
 class PulsarSparkError(PulsarException):
-    """The base class of every error that this package raises on purpose."""
+    """The base class of every error of this package."""
 
 
 class InvalidRequest(PulsarSparkError):
@@ -33,7 +33,7 @@ class DelayIndexNotReady(PulsarSparkError):
 
 
 class LogShortened(PulsarSparkError):
-    """A reader needs commits that are too old: the table's log no longer has them."""
+    """A reader needs commits that the table's log no longer has."""
 
 
 class MessagesLost(CorruptState):
@@ -66,7 +66,7 @@ class UnreadableMessage(PulsarSparkError):
 
 
 class DecompressionError(UnreadableMessage):
-    """A payload cannot be decompressed: its bytes are damaged, or would grow beyond the allowed size."""
+    """A payload cannot be decompressed: it is damaged, or would exceed the allowed size."""
 
 
 class CryptoError(UnreadableMessage):
@@ -102,7 +102,7 @@ class AlreadyClosed(InvalidRequest):
 
 
 class BrokerMetadataError(InvalidRequest):
-    """A consumer tried to delete a subscription that other consumers are connected to."""
+    """Other consumers are connected to a subscription that a consumer tried to delete."""
 
 
 class ConnectError(InvalidRequest):

@@ -1,5 +1,5 @@
 """The demo: a year of flights through all types of subscription, with an account of every message at the end.
 
 Each flight from New York in 2013 is a message: key = tail number, event time = scheduled departure, payload = the row
-as JSON. Consumers, a process each, join, leave and are killed. :func:`run.run_demo` runs it.
+as JSON. :func:`run.run_demo` runs it.
 """

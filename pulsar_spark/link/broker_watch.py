@@ -43,7 +43,10 @@ class BrokerWatch:
             return
         self._next_look = now + LOOK_SECONDS
         if is_away(self._layout.root):
-            self._log_away()
+            if not self.is_away:
+                self.is_away = True
+                text = "root %r has disappeared: nothing is delivered or answered until it is back; "
+                self._logger.warning(text + "requests wait; mount it again", self._name)
             return
         if self.is_away:
             self.is_away = False
@@ -78,9 +81,3 @@ class BrokerWatch:
         elif self._was_there is None or was_coming:
             text = "no broker serves root %r: %s a broker does; start one with pulsar-spark broker --root %s"
             self._logger.warning(text, self._name, nothing, self._name)
-
-    def _log_away(self) -> None:
-        if not self.is_away:
-            self.is_away = True
-            text = "root %r has disappeared: nothing is delivered or answered until it is back; "
-            self._logger.warning(text + "requests wait; mount it again", self._name)

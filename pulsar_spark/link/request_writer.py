@@ -69,7 +69,10 @@ class _SharedTable:
         while not part.is_settled:
             if self._turn.acquire(timeout=RETRY_SECONDS):
                 try:
-                    self._take_turn(part)
+                    if not part.is_settled:
+                        with self._lock:
+                            parts, self._waiting = self._waiting, []
+                        self._write(parts)
                 finally:
                     self._turn.release()
             elif is_ending():
@@ -77,12 +80,6 @@ class _SharedTable:
         if part.version is None:
             raise part.error or UnknownError("the requests were not written")
         return part.version
-
-    def _take_turn(self, part: _Part) -> None:
-        if not part.is_settled:
-            with self._lock:
-                parts, self._waiting = self._waiting, []
-            self._write(parts)
 
     def _give_up(self, part: _Part) -> None:
         trouble = self._trouble
@@ -107,7 +104,7 @@ class _SharedTable:
                 part.version, part.error = version, error if version is None else None
 
     def _wait(self, parts: list[_Part], unclear: Exception) -> None:
-        """Wait before another attempt, unless all clients are ending."""
+        """Give up if all clients are ending."""
         if all(part.is_ending() for part in parts) or not self._is_there():
             raise self._refusal(unclear) from unclear
         self._trouble = unclear

@@ -27,7 +27,8 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
         if name in found:
             typer.echo(text.format(found[name]))
     subscriptions = found["subscriptions"]
-    _print_subscriptions(subscriptions)
+    rows = [(name, *_cells(sub, _OF_SUBSCRIPTION)) for name, sub in subscriptions.items()]
+    print_table(["subscription", *_OF_SUBSCRIPTION], rows, none="no subscriptions")
     _print_consumers(subscriptions)
     _print_key_shared(subscriptions)
 
@@ -56,11 +57,6 @@ _OF_CONSUMER = {
     "out/s": "msgRateOut",
     "blocked": "blockedConsumerOnUnackedMsgs",
 }
-
-
-def _print_subscriptions(subscriptions: dict[str, dict]) -> None:
-    rows = [(name, *_cells(sub, _OF_SUBSCRIPTION)) for name, sub in subscriptions.items()]
-    print_table(["subscription", *_OF_SUBSCRIPTION], rows, none="no subscriptions")
 
 
 def _print_consumers(subscriptions: dict[str, dict]) -> None:

@@ -48,7 +48,12 @@ class TopicSchemas:
         :class:`IncompatibleSchema` if it does not fit."""
         info = schema.schema_info()
         if not info.is_kept:
-            self._check_without(topic)
+            name = str(topic.name)
+            if self._table.kept(topic.topic_id) and wants_schemas(self._policies(name), name):
+                raise IncompatibleSchema(
+                    f"topic {name!r} has a schema and accepts no producers without one: create the producer with "
+                    "its schema, or set the policy schema_validation_enforced to 0"
+                )
             return None
         return self._keep(topic, info)
 
@@ -125,14 +130,6 @@ class TopicSchemas:
                 raise IncompatibleSchema(f"the schema does not fit topic {name!r}: {why}: {_WHAT_TO_DO}")
 
         return self._table.keep(topic, info, check, properties)
-
-    def _check_without(self, topic: Topic) -> None:
-        name = str(topic.name)
-        if self._table.kept(topic.topic_id) and wants_schemas(self._policies(name), name):
-            raise IncompatibleSchema(
-                f"topic {name!r} has a schema and accepts no producers without one: create the producer with "
-                "its schema, or set the policy schema_validation_enforced to 0"
-            )
 
     def _policies(self, topic: str) -> dict[tuple[str, str], str]:
         return read_latest(layout_of(self._layout, topic), "policy").policies

@@ -130,7 +130,7 @@ class Producer(Described, Sending):
                 raise Timeout(f"producer {self._name!r}: not everything was published within the send timeout")
 
     def _begin_flush(self) -> int:
-        """Publish pending messages; return the number of answered messages to wait for."""
+        """Return the number of answered messages to wait for."""
         with self._condition:
             if self._is_closed:
                 raise AlreadyClosed(f"producer {self._name!r} is closed")

@@ -160,7 +160,7 @@ class Sending:
         )
 
     def _enqueue_pieces(self, partition: int, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
-        """:meth:`_enqueue` a message that is encoded, or may be too large for one piece."""
+        """:meth:`_enqueue` an encoded message, or one that may be too large for one piece."""
         try:
             if self._settings.encoder is not AS_IT_IS and message.payload is not None:
                 payload, columns = self._settings.encoder.encode(bytes(message.payload))

@@ -46,7 +46,7 @@ def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
 def _position(
     ledgers, subscription: PartitionSubscription, target: MessageId, is_inclusive: bool, deadline: float
 ) -> tuple[int, tuple[int, int] | None]:
-    """The position to move to, and the position and batch index of the first message shown; None for all."""
+    """The position to move to, and position and batch index of the first message shown; None for all."""
     topic, partition = subscription.topic, subscription.partition
     if not await_numbering(ledgers, subscription, target.ledger_id(), deadline):
         raise Timeout(
