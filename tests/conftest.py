@@ -16,6 +16,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from pulsar_spark.storage.delta import reader_rows
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.durability import ENVIRONMENT
 from pulsar_spark.storage.topics.topics import prepare_root
@@ -122,6 +123,12 @@ def pytest_collection_modifyitems(config, items):
             # The default suite has one session; of the long one that of frames is another.
             session = "frames" if is_long_one and "frames" in item.path.parts else "spark"
             item.add_marker(pytest.mark.xdist_group("java" if is_process else session))
+
+
+@pytest.fixture
+def only_in_files(monkeypatch) -> None:
+    """No commit states its rows, so readers open data files."""
+    monkeypatch.setattr(reader_rows, "MOST_STATED", 0)
 
 
 @pytest.fixture(scope="session")

@@ -143,7 +143,7 @@ def test_every_table_is_opened_or_refused_by_the_one_error(torn, table, tear):
 
 
 @pytest.mark.parametrize("tear", OF_FILES, ids=lambda tear: tear.__name__)
-def test_a_round_of_which_a_file_is_torn_is_the_one_error(torn, tear):
+def test_a_round_of_which_a_file_is_torn_is_the_one_error(torn, tear, only_in_files):
     tear(TableLog(Layout(torn).broker_table("cursor_ledger")))
     for meet in (lambda: use(torn), lambda: Admin(f"delta:{torn}").stats("t")):
         with pytest.raises(CorruptState, match=NAMED) as met:

@@ -127,7 +127,10 @@ def test_a_damaged_page_loses_its_messages_and_no_others(root, options):
 
 @pytest.mark.parametrize("column", ["payload", "entry_id", "publish_time", "properties.key_value.key"])
 def test_whichever_column_is_damaged_its_row_group_is_lost(root, column):
-    root.send("abcdefghij")
+    producer = root.client.create_producer("t")
+    for letter in "abcdefghij":
+        producer.send_async(letter.encode(), None, properties={"name": letter})
+    producer.close()
     damage_group(regroup(root, 1, 2), 2, column)
     reader = root.client.create_reader("t", pulsar.MessageId.earliest)
     assert [reader.read_next(60_000).data() for _ in range(8)] == [bytes([letter]) for letter in b"abcdghij"]
@@ -135,7 +138,7 @@ def test_whichever_column_is_damaged_its_row_group_is_lost(root, column):
         reader.read_next(60_000)
 
 
-def test_a_footer_whose_bytes_changed_loses_the_file(root):
+def test_a_footer_whose_bytes_changed_loses_the_file(root, only_in_files):
     root.subscribe().close()
     root.send("ab")
     root.send("c")
@@ -203,7 +206,7 @@ def test_damaged_deliver_times_hold_nobody_up(root):
     assert receive(consumer, 1) == ["now"]
 
 
-def test_a_failing_disk_loses_nothing(root, monkeypatch):
+def test_a_failing_disk_loses_nothing(root, monkeypatch, only_in_files):
     """It may read the file a moment later."""
     root.send("ab")
     is_failing = True

@@ -73,27 +73,27 @@ def _read(subscription, delivery: Delivery, positions: range | np.ndarray) -> Ge
 def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) -> Iterator[Read]:
     """By position; chunked messages by their last chunk."""
     topic, is_left = subscription.topic, delivery.is_left
-    for run, spans in delivery.parts(subscription.ledgers, topic, subscription.partition, positions):
-        for rows in subscription.entries.read(topic.path, run, spans):
-            if isinstance(rows, Missing):
-                yield from _pass_over(subscription, delivery, run, rows)
-                continue
-            if is_left is not None:  # usually few of many: make messages only of these
-                rows = rows.take(pa.array(np.flatnonzero(is_left[rows.column("batch_index").to_numpy()])))
-            block = Block(
-                rows,
-                subscription.topic_name,
-                subscription.partition,
-                run.ledger_id,
-                schema=subscription.schema,
-                delivery=delivery,
-                topic_id=topic.topic_id,
-            )
-            messages = list(map(Message, repeat(block), count(), block.column("position")))
-            if block.has_encoded or block.has_chunks:
-                yield from ([message] for message in messages)
-            elif messages:
-                yield messages
+    parts = delivery.parts(subscription.ledgers, topic, subscription.partition, positions)
+    for run, rows in subscription.entries.read_all(topic.path, parts):
+        if isinstance(rows, Missing):
+            yield from _pass_over(subscription, delivery, run, rows)
+            continue
+        if is_left is not None:  # usually few of many: make messages only of these
+            rows = rows.take(pa.array(np.flatnonzero(is_left[rows.column("batch_index").to_numpy()])))
+        block = Block(
+            rows,
+            subscription.topic_name,
+            subscription.partition,
+            None if run is None else run.ledger_id,
+            schema=subscription.schema,
+            delivery=delivery,
+            topic_id=topic.topic_id,
+        )
+        messages = list(map(Message, repeat(block), count(), block.column("position")))
+        if block.has_encoded or block.has_chunks:
+            yield from ([message] for message in messages)
+        elif messages:
+            yield messages
 
 
 def _apart(messages: Iterable[Message]) -> Iterator[list[Message]]:

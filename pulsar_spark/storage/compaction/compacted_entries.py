@@ -61,6 +61,13 @@ class CompactedEntries:
             yield Missing(missing, present.gaps(wanted), present.parts(run.batch_size), None)
         yield from (rows.select(list(dict.fromkeys(names))) for rows in found)
 
+    def read_all(
+        self, table: StrPath, parts: Iterable[tuple[Run, list[tuple[int, int]]]]
+    ) -> Iterator[tuple[Run, pa.Table | Missing]]:
+        """:meth:`read` of runs in turn, each with its spans."""
+        for run, spans in parts:
+            yield from ((run, rows) for rows in self.read(table, run, spans))
+
     def places(self, table: StrPath, partition: int, first: int, last: int, more: int) -> tuple[int, np.ndarray]:
         """The horizon, and the view's positions at *first*..*last* and up to *more* after them."""
         with self._lock:

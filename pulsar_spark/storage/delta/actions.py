@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
+from pulsar_spark.storage.delta.reader_rows import STATED, Columns, columns_of
 
 ENGINE = "pulsar_spark"
 HOUSEKEEPING = "housekeeping"
@@ -33,6 +34,8 @@ class AddedFile:
     max_values: dict
     null_counts: dict
     has_statistics: bool = True
+    stated: Columns | None = None
+    """The rows in the commit, if it states them (see reader_rows)."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +112,14 @@ def _check_whole(actions: list[dict]) -> None:
 def _commit(version: int, actions: list[dict]) -> Commit:
     added, removed, transactions, updated_ms = [], 0, {}, {}
     stated: dict[str, Any] = {}
+    rows = _stated_rows(actions)
     for action in actions:
         if "add" in action:
             add = _object(action["add"], "add")
             if add.get("deletionVector") is not None:
                 stated["unknown_feature"] = "deletion vectors"
             if add.get("dataChange", True):
-                added.append(added_file(add))
+                added.append(added_file(add, next(rows, None)))
         elif "remove" in action:
             remove = _object(action["remove"], "remove")
             _text(remove["path"], "path")
@@ -158,7 +162,16 @@ def _unknown_feature(protocol: dict) -> str | None:
     return f"writer version {writer}" if writer > WRITER_FEATURES_VERSION else None
 
 
-def added_file(add: dict) -> AddedFile:
+def _stated_rows(actions: list[dict]) -> Iterator[object]:
+    """The rows that our commit states of each file that it adds."""
+    info = actions[0].get("commitInfo")
+    found = info.get(STATED) if isinstance(info, dict) and info.get("engineInfo") == ENGINE else None
+    if not isinstance(found, list) or len(found) != sum("add" in action for action in actions):
+        return iter(())
+    return iter(found)
+
+
+def added_file(add: dict, stated: object = None) -> AddedFile:
     """The file of an ``add`` action; ValueError, KeyError or TypeError if it is invalid."""
     stats = _object(json.loads(_text(add["stats"], "stats")), "stats") if add.get("stats") else {}
     least, greatest, nulls = (_object_or_none(stats, name) for name in ("minValues", "maxValues", "nullCount"))
@@ -169,7 +182,7 @@ def added_file(add: dict) -> AddedFile:
     has_statistics = stats.get("numRecords") is not None
     rows = _number(stats["numRecords"], "numRecords") if has_statistics else 0
     path, size = unquote(_text(add["path"], "path")), _number(add["size"], "size")
-    return AddedFile(path, size, rows, values, least, greatest, nulls, has_statistics)
+    return AddedFile(path, size, rows, values, least, greatest, nulls, has_statistics, columns_of(stated, rows))
 
 
 def _object_or_none(found: dict, name: str) -> dict:

@@ -14,7 +14,7 @@ from pulsar_spark.storage.delta.actions import ENGINE
 from pulsar_spark.storage.delta.checkpoints import is_due, start_checkpoint
 from pulsar_spark.storage.delta.data_files import remove_files
 from pulsar_spark.storage.delta.log import TableLog
-from pulsar_spark.storage.delta.reader_rows import EVERYBODY, Readers
+from pulsar_spark.storage.delta.reader_rows import EVERYBODY, STATED, Readers
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.store.faults import UnclearWrite
 from pulsar_spark.storage.store.object_path import Lock
@@ -99,8 +99,7 @@ def commit_text(
                 "engineInfo": ENGINE,
                 "txnId": str(uuid.uuid4()),
                 "operationMetrics": {"numFiles": str(len(adds) + len(removes))},
-                **({} if readers.names is None else {"concerns": list(readers.names)}),
-                **({} if readers.rows is None else {"readerRows": list(readers.rows)}),
+                **_for_readers(readers, adds),
             }
         }
     ]
@@ -109,7 +108,7 @@ def commit_text(
         for app_id, number in transactions.items()
     ]
     actions += [] if metadata is None else [{"metaData": metadata}]
-    actions += [{"add": add | {"dataChange": not is_rearranged}} for add in adds]
+    actions += [{"add": _without_rows(add) | {"dataChange": not is_rearranged}} for add in adds]
     actions += [
         {
             "remove": {
@@ -122,6 +121,19 @@ def commit_text(
         for remove in removes
     ]
     return "\n".join(map(json.dumps, actions)) + "\n"
+
+
+def _for_readers(readers: Readers, adds: list[dict]) -> dict[str, list]:
+    stated = [add.get(STATED) for add in adds] if readers.rows is None else []
+    return {
+        **({} if readers.names is None else {"concerns": list(readers.names)}),
+        **({} if readers.rows is None else {"readerRows": list(readers.rows)}),
+        **({STATED: stated} if any(stated) else {}),
+    }
+
+
+def _without_rows(add: dict) -> dict:
+    return {name: value for name, value in add.items() if name != STATED}
 
 
 def replace_commit(table: AnyPath, version: int, text: str, *, keep_as: str | None = "broken") -> None:

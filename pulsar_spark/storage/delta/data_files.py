@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pulsar_spark.protocol.chunks.chunking import MAX_MESSAGE_SIZE
 from pulsar_spark.storage.delta.actions import AddedFile, Commit
 from pulsar_spark.storage.delta.file_statistics import empty_columns, file_statistics, statistics
+from pulsar_spark.storage.delta.reader_rows import STATED, stated_columns, table_of
 from pulsar_spark.storage.delta.staged_files import StagedFile
 from pulsar_spark.storage.ledgers.packed_columns import null_column
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder
@@ -126,7 +127,7 @@ def _write_file(table: AnyPath, named: dict, values: dict[str, str], rows: pa.Ta
     path, columns = named["path"], zip(rows.column_names, rows.columns)
     written = rows.select([name for name, column in columns if column.null_count < rows.num_rows] or rows.column_names)
     write_parts(table, path, written.schema, small_enough(written))
-    return _add(table, path, values, statistics(rows))
+    return _add(table, path, values, statistics(rows)) | {STATED: stated_columns(written)}
 
 
 def write_parts(table: AnyPath, path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
@@ -230,6 +231,11 @@ def read_parts(
     path = file.path if isinstance(file, AddedFile) else file
     values = partition_values(path)
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    if isinstance(file, AddedFile) and file.stated is not None:
+        rows = table_of(file.stated, file.rows, wanted, values)
+        if rows is not None:
+            yield rows
+            return
     opened = pq.ParquetFile(store_of(table).parquet(f"{table}/{path}"))
     names = [field.name for field in wanted if field.name not in values]
     if opened.metadata.num_rows <= _ROWS_FOR_THREADS:
@@ -260,5 +266,8 @@ def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = Mappi
 
 def read_added(table: StrPath, commit: Commit, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
     """The rows that *commit* added; none for a commit such as OPTIMIZE."""
+    found = [read_file(table, file, schema, columns) for file in commit.added]
+    if len(found) == 1:
+        return found[0]
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-    return pa.concat_tables([wanted.empty_table(), *(read_file(table, file, schema, columns) for file in commit.added)])
+    return pa.concat_tables([wanted.empty_table(), *found])

@@ -1,12 +1,16 @@
 """The readers of a commit, and the few rows that they need, in the commit itself, so that they need not open its files.
 
-The rows stand in ``commitInfo`` as JSON objects without nulls: instants as microseconds since 1970, bytes as base64.
-Other programs ignore them.
+A round's commit has the rows that clients need as JSON objects without nulls, a small append all its rows as columns,
+one object for each file. Instants are microseconds since 1970, bytes are base64. They stand in ``commitInfo``, which
+other programs ignore; checkpoints would repeat the tags of an ``add`` action. Source: the Delta protocol, "Commit
+Provenance Information".
 """
 
 import base64
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -23,6 +27,11 @@ class Readers(NamedTuple):
 
 EVERYBODY = Readers(None, None)
 MOST_ROWS, MOST_BYTES = 64, 1 << 15
+STATED = "rows"
+"""The field with an append's rows, and the key under which writers keep a file's rows in its ``add`` action before."""
+MOST_STATED, MOST_STATED_BYTES = 16, 8 * 1024
+Columns: TypeAlias = Mapping[str, list]
+"""Values of columns as JSON has them. Columns that are null in all rows are left out."""
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 
@@ -62,3 +71,59 @@ def _unpack_of(kind: pa.DataType) -> Callable[[Any], Any]:
 
 def _itself(value: Any) -> Any:
     return value
+
+
+def stated_columns(rows: pa.Table) -> dict[str, list] | None:
+    """The columns of *rows* for a commit; None if they are too large or of types that JSON lacks."""
+    if not 0 < rows.num_rows <= MOST_STATED or rows.nbytes > MOST_STATED_BYTES:
+        return None
+    if any(pa.types.is_nested(kind) and not _is_plain(kind) for kind in rows.schema.types):
+        return None
+    return {name: _values(column) for name, column in zip(rows.column_names, rows.columns)}
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether the items of a list or map are numbers or texts."""
+    items = [kind.key_type, kind.item_type] if pa.types.is_map(kind) else [kind.field(0).type]
+    is_list = pa.types.is_list(kind) or pa.types.is_map(kind)
+    return is_list and all(pa.types.is_integer(item) or pa.types.is_string(item) for item in items)
+
+
+def table_of(
+    columns: Columns, rows: int, schema: pa.Schema, constants: Mapping[str, str] = MappingProxyType({})
+) -> pa.Table | None:
+    """The stated rows in *schema*; *constants* are values of whole columns. None if any value does not fit."""
+    try:
+        arrays = [
+            pa.repeat(pa.scalar(constants[name]), rows).cast(kind)
+            if name in constants
+            else _array(columns[name], kind)
+            if name in columns
+            else (_nulls if rows <= MOST_STATED else pa.nulls)(rows, kind)
+            for name, kind in zip(schema.names, schema.types)
+        ]
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+_nulls = lru_cache(maxsize=512)(pa.nulls)
+"""Made once for each type and small number of rows."""
+
+
+def _array(values: list, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).cast(kind)
+    if pa.types.is_binary(kind):
+        return pa.array([None if each is None else base64.b64decode(each, validate=True) for each in values], kind)
+    if pa.types.is_map(kind):
+        values = [None if each is None else [(name, value) for name, value in each] for each in values]
+    return pa.array(values, kind)
+
+
+def columns_of(stated: object, rows: int) -> Columns | None:
+    """One file's columns from a commit; None if they are not *rows* values each."""
+    if not isinstance(stated, dict) or not 0 < rows <= MOST_STATED:
+        return None
+    is_whole = all(isinstance(values, list) and len(values) == rows for values in stated.values())
+    return stated if is_whole else None

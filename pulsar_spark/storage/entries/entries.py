@@ -6,7 +6,7 @@ A run names its file. If rows were removed or rewritten, or the file is gone, th
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, islice
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded
 from pulsar_spark.protocol.topics.numbering import NO_POSITION, Run
+from pulsar_spark.storage.delta.reader_rows import Columns, table_of
 from pulsar_spark.storage.entries.message_files import (
     ENTRY_COLUMNS,
     Damaged,
@@ -22,9 +23,11 @@ from pulsar_spark.storage.entries.message_files import (
     RowGroups,
     Rows,
     in_order,
+    rows_schema,
     taken,
 )
 from pulsar_spark.storage.entries.missing import Missing, Present, is_trimmed, lost_error, missing_of
+from pulsar_spark.storage.entries.stated_messages import joined, may_be_stated, stated_messages
 from pulsar_spark.storage.entries.stated_values import MOST_ENTRIES, Values, common_values
 from pulsar_spark.storage.entries.topic_files import (
     READ_ERRORS,
@@ -39,7 +42,7 @@ from pulsar_spark.table_specs import MESSAGES
 BLOCK_ROWS = 2048
 CACHED_BYTES = 16 * 1024 * 1024
 Spans = Iterable[tuple[int, int]]
-_AT_ONCE = 8
+_AT_ONCE, _TOGETHER = 8, 256
 
 
 class EntryReader:
@@ -95,9 +98,37 @@ class EntryReader:
             elif rows.is_lost:
                 raise lost_error(table, run, rows)
 
+    def read_all(
+        self, table: StrPath, parts: Iterable[tuple[Run, list[tuple[int, int]]]]
+    ) -> Iterator[tuple[Run | None, pa.Table | Missing]]:
+        """:meth:`read` of runs in turn, each with its spans. Messages of many small publishes come together, without a
+        run and with a column ``ledger_id``."""
+        for is_small, members in groupby(parts, lambda part: may_be_stated(part[0])):
+            if not is_small:
+                for run, spans in members:
+                    yield from ((run, rows) for rows in self.read(table, run, spans))
+            while is_small and (together := list(islice(members, _TOGETHER))):
+                yield from self._read_small(table, together)
+
+    def _read_small(
+        self, table: StrPath, parts: Sequence[tuple[Run, list[tuple[int, int]]]]
+    ) -> Iterator[tuple[Run | None, pa.Table | Missing]]:
+        found = _stated(table, [run for run, _ in parts])
+        for is_stated, members in groupby(zip(parts, found), lambda member: member[1] is not None):
+            together = list(members)
+            rows = joined((run, spans, columns) for (run, spans), columns in together if columns is not None)
+            if is_stated and rows is not None:
+                yield None, rows
+                continue
+            for (run, spans), _ in together:
+                yield from ((run, found) for found in self.read(table, run, spans))
+
     def _rows(self, search: "_Search", wanted: EntryIds) -> Iterator:
         run = search.run
         if search.as_published or search.holders == [run.path]:
+            if may_be_stated(run) and (stated := _stated_rows(search)) is not None:
+                yield stated
+                return
             groups = self._groups.read(f"{search.table}/{run.path}", wanted, search.columns)
             try:
                 rows = next(groups, None)
@@ -144,6 +175,23 @@ class _Search:
     @cached_property
     def holders(self) -> list[str]:
         return files_of(self.table).holders(self.run.path, self.run.publish_id, self.run.ledger_id)
+
+
+def _stated(table: StrPath, runs: Sequence[Run]) -> list[Columns | None]:
+    """:func:`stated_messages` of runs, if they are as published."""
+    are_so = are_as_published(table, runs)
+    found = iter(stated_messages(table, [run for run, is_so in zip(runs, are_so) if is_so]))
+    return [next(found) if is_so else None for is_so in are_so]
+
+
+def _stated_rows(search: _Search) -> Rows | None:
+    """The rows of a run from its commit."""
+    (stated,) = stated_messages(search.table, [search.run])
+    if stated is None:
+        return None
+    entry_ids = np.array(stated["entry_id"])
+    rows = table_of(stated, len(entry_ids), rows_schema(search.columns))
+    return None if rows is None else Rows(rows, entry_ids)
 
 
 _SLICES = EntryReader(CACHED_BYTES, block_rows=1 << 20)

@@ -176,7 +176,7 @@ class RowGroups:
                     yield taken(rows.table, wanted.rows_in(rows.entry_ids))
 
     def _published(self, path: str, number: int, columns: tuple[str, ...]) -> _Published | None:
-        schema = _schema(("publish_id", *columns))
+        schema = rows_schema(("publish_id", *columns))
         key = path, number, tuple(schema.names)
         with self._lock:
             if isinstance(found := self._groups.get(key), _Published):
@@ -216,7 +216,7 @@ class RowGroups:
     ) -> Rows | Damaged:
         rows = self._cached(path, number, columns)
         if rows is None:
-            schema = _schema(columns)
+            schema = rows_schema(columns)
             try:
                 rows = in_order(conform(_decoded(file, number, schema.names), schema))
             except READ_ERRORS as error:
@@ -266,7 +266,8 @@ def is_sound(path: str) -> bool:
 
 
 @cache
-def _schema(columns: tuple[str, ...]) -> pa.Schema:
+def rows_schema(columns: tuple[str, ...]) -> pa.Schema:
+    """The schema of *columns*, with the columns of a message's place."""
     return pa.schema([field for field in MESSAGES.schema if field.name in (*_PLACE, *columns)])
 
 

@@ -34,25 +34,26 @@ def common_values(table: StrPath, runs: Sequence[Run], columns: Sequence[str]) -
     """Of each of *runs*, the values of *columns* common to its file's rows, by its commit; None if unknown."""
 
     def of_commit(members: list[Run]) -> list[Values | None]:
-        files = _files_of(TableLog(table), members[0].ledger_id)
+        files = files_in(TableLog(table), members[0].ledger_id)
         found = [_values(files.get(run.path), run, columns) for run in members]
-        return [values if values is not None and _is_there(table, run) else None for run, values in zip(members, found)]
+        return [values if values is not None and is_there(table, run) else None for run, values in zip(members, found)]
 
     of_commits = [list(members) for _, members in groupby(runs, lambda run: run.ledger_id)]
-    return [values for found in _each(table, of_commit, of_commits) for values in found]
+    return [values for found in in_turn(table, of_commit, of_commits) for values in found]
 
 
 def lower_bounds(table: StrPath, runs: Sequence[Run], column: str) -> list[datetime | None]:
     """For each of *runs*, a lower bound of *column*'s instants, by its commit; None if unknown."""
 
     def of_run(run: Run) -> datetime | None:
-        file = _files_of(TableLog(table), run.ledger_id).get(run.path)
+        file = files_in(TableLog(table), run.ledger_id).get(run.path)
         return instant_of(file.min_values.get(column)) if file else None
 
-    return list(_each(table, of_run, runs))
+    return list(in_turn(table, of_run, runs))
 
 
-def _each(table: StrPath, read: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+def in_turn(table: StrPath, read: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+    """*read* of each of *items*; several at a time in an object store."""
     if store_of(table).is_local or len(items) < 2:
         yield from map(read, items)
         return
@@ -60,7 +61,7 @@ def _each(table: StrPath, read: Callable[[T], R], items: Sequence[T]) -> Iterato
         yield from pool.map(read, items)
 
 
-def _files_of(log: TableLog, version: int) -> dict[str, AddedFile]:
+def files_in(log: TableLog, version: int) -> dict[str, AddedFile]:
     """Files that a commit added, by path; none if it is gone or foreign."""
     try:
         commit = log.commit(version)
@@ -69,7 +70,8 @@ def _files_of(log: TableLog, version: int) -> dict[str, AddedFile]:
     return {file.path: file for file in commit.added} if commit.is_ours else {}
 
 
-def _is_there(table: StrPath, run: Run) -> bool:
+def is_there(table: StrPath, run: Run) -> bool:
+    """Does the published file of *run* exist, in its size?"""
     path = f"{table}/{run.path}"
     try:
         return store_of(path).size(path) == run.bytes
