@@ -25,7 +25,10 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome
         with isolated(of_cursor(changes.cursor)):
             _absorb_cursor(changes, affected, outcome, rows)
     if limit:
-        _hold_back(bundle, draft, limit, rows)
+        blocked, facts = hold_back(bundle, limit)
+        rows.facts += facts
+        for cursor in blocked:
+            draft.of(cursor).is_changed = True
     for changes in draft.cursors.values():
         cursor = changes.cursor
         if cursor.chunked is not None and changes.is_changed:
@@ -48,13 +51,6 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome
         ]
     bundle.cursors.wake(draft.cursors)
     return rows
-
-
-def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -> None:
-    changed, facts = hold_back(bundle, limit)
-    rows.facts += facts
-    for cursor in changed:
-        draft.of(cursor).is_changed = True
 
 
 def _absorb_cursor(changes: CursorDraft, work: CodedWork, outcome: Outcome, rows: RoundRows) -> None:

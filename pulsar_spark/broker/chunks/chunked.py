@@ -18,7 +18,7 @@ from pulsar_spark.protocol.acknowledgement.packing import packed_pairs
 from pulsar_spark.protocol.acknowledgement.positions import Positions, inside
 from pulsar_spark.protocol.chunks.chunk_limits import ChunkLimits
 from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, PART_CODE
-from pulsar_spark.protocol.entries.entry_map import EntryMap
+from pulsar_spark.protocol.entries.entry_map import EntryMap, codes_at
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 
 
@@ -150,10 +150,7 @@ class Chunked:
         firsts, which = np.unique(self.groups.begins(positions), return_inverse=True)
         is_needed = np.isin(firsts, self.groups.open().firsts) & ~self.are_released(firsts)
         ends = self.groups.ends(firsts)
-        order = np.argsort(ends)
-        codes = np.empty(len(ends), np.int32)
-        codes[order] = entries.at(ends[order])
-        is_done = np.isin(codes, entries.codes.acknowledged)
+        is_done = np.isin(codes_at(entries, ends), entries.codes.acknowledged)
         return positions[~(is_needed | (ends >= 0) & ~is_done)[which]]
 
     def with_parts(self, acknowledged: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

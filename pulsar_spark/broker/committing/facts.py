@@ -117,7 +117,9 @@ def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None, 
         msg_out_counter=consumer.msg_out_counter,
         msg_redeliver_counter=consumer.msg_redeliver_counter,
         properties=list((consumer.properties | cursor.kept_properties.get(consumer.consumer_id, {})).items()),
-        hash_ranges=_hash_ranges(cursor, consumer) if with_ranges and cursor.selector else None,
+        hash_ranges=[{"start": start, "end": end} for start, end in cursor.hash_ranges.get(consumer.consumer_id, ())]
+        if with_ranges and cursor.selector
+        else None,
         read_position=cursor.recently_joined.get(consumer.consumer_id),
         chunks=packed_stretches(cursor.chunked.kept_back.get(consumer.consumer_id) if cursor.chunked else None),
     )
@@ -229,10 +231,6 @@ def waiting_request_row(version: int, row: int, *, is_removed: bool | None = Non
 def housekeeping_row(table: str, what: str, count: int, wall: int) -> dict:
     """One row per table and kind of housekeeping: how many files or commits, and when."""
     return dict(kind="housekeeping", topic=table, status=what, entries=count, round_time=wall)
-
-
-def _hash_ranges(cursor: Cursor, consumer: Consumer) -> list[dict]:
-    return [{"start": start, "end": end} for start, end in cursor.hash_ranges.get(consumer.consumer_id, ())]
 
 
 def _of(cursor: Cursor, kind: str) -> dict:

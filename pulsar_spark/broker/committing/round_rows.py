@@ -55,16 +55,13 @@ class RoundRows:
             if range_.first in states.positions
             else chunked.packed_between(range_.first, range_.last)
             for range_ in states.ranges
-            if self._is_delivered(range_)
+            if range_.status == PENDING and range_.delivery_round == self.number
         }
 
     def add_map(self, cursor: Cursor) -> None:
         entries = cursor.entries
         join_acknowledged(entries)
         self.add_entries(cursor, state_rows(entries.everything(), entries.codes, entries.mark_delete))
-
-    def _is_delivered(self, range_: Range) -> bool:
-        return range_.status == PENDING and range_.delivery_round == self.number
 
 
 def rows_of_round(round_number: int, facts: list[dict], entries: Iterable[EntryRows]) -> pa.Table:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, WAITING_CODE
-from pulsar_spark.protocol.entries.entry_map import EntryMap
+from pulsar_spark.protocol.entries.entry_map import EntryMap, codes_at
 from pulsar_spark.storage.delay_index.delayed import NONE_DUE, Due
 
 MOST_READ = 1 << 16
@@ -124,8 +124,5 @@ class Dues:
 
 def _wait(entries: EntryMap, positions: np.ndarray) -> np.ndarray:
     """Which of the entries at *positions*, in any order, wait or were not read."""
-    order = np.argsort(positions)
-    codes = entries.at(positions[order])
-    found = np.empty(len(positions), bool)
-    found[order] = (codes == WAITING_CODE) | (codes == UNREAD_CODE)
-    return found
+    codes = codes_at(entries, positions)
+    return (codes == WAITING_CODE) | (codes == UNREAD_CODE)

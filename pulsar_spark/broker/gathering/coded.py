@@ -21,6 +21,7 @@ from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY
 from pulsar_spark.protocol.acknowledgement.positions import inside
 from pulsar_spark.protocol.entries.entry_codes import PART_CODE, UNREAD_CODE, WAITING_CODE
+from pulsar_spark.protocol.entries.entry_map import codes_at
 from pulsar_spark.storage.delay_index.delayed import NONE_DUE, Due, in_order
 
 
@@ -140,7 +141,7 @@ class Coded:
             return
         first = self.rows.places
         self.rows.add_part(Listed(positions))
-        codes = self._codes_at(positions)
+        codes = codes_at(self._entries, positions)
         at = np.searchsorted(self.marks.returned.positions, positions)
         is_back = np.append(self.marks.returned.positions, -1)[at] == positions
         dues = np.where(is_back, np.append(self.marks.returned.dues, 0)[at], -1)
@@ -164,12 +165,6 @@ class Coded:
                 self.rows.add_unread(*places, int(sizes[begin]), int(times[begin]), requested)
             else:
                 self.rows.add_unread(*places, *self._never_delivered(int(positions[begin])), requested)
-
-    def _codes_at(self, positions: np.ndarray) -> np.ndarray:
-        order = np.argsort(positions, kind="stable")
-        codes = np.empty(len(positions), np.int32)
-        codes[order] = self._entries.at(positions[order])
-        return codes
 
     def _never_delivered(self, position: int) -> tuple[int, int | None]:
         """The batch size, and the deliver time to wait for, of an entry that is acknowledged in part before it was

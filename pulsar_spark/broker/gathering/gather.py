@@ -50,20 +50,12 @@ class _Gathering:
         work = coded.plan()
         if isinstance(coded, CodedByKey) and (coded.found_nothing or cursor.is_blocked):
             self.fruitless.append((cursor, nothing_found(self.bundle, cursor, takers, self.draft.wall)))
-        elsewhere = _unacked_elsewhere(cursor.unacked, work.planned)
-        number = self._begin(changes, takers, work, elsewhere, coded.first_new)
+        number, elsewhere = len(self.cursors), _unacked_elsewhere(cursor.unacked, work.planned)
+        self._add_limits(number, changes, sum(consumer.permits for consumer in takers), elsewhere, coded.first_new)
+        self._add_turns(number, changes, takers, work.planned, elsewhere)
         self.rows.extend("range", number, coded.rows.rows)
-
-    def _begin(
-        self, changes: CursorDraft, takers: list[Consumer], affected: CodedWork, elsewhere: Counter, read_position: int
-    ) -> int:
-        planned, number = affected.planned, len(self.cursors)
-        permits = sum(consumer.permits for consumer in takers)
-        self._add_limits(number, changes, permits, elsewhere, read_position)
-        self._add_turns(number, changes, takers, planned, elsewhere)
         self.cursors.append(changes)
-        self.affected.append(affected)
-        return number
+        self.affected.append(work)
 
     def _limit(self, cursor: Cursor, name: str) -> int:
         return self.bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0

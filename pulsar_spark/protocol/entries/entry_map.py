@@ -321,6 +321,14 @@ class EntryMap(CodePages):
             self._tidy(page, self._codes(page), self.mark_delete + 1 - (page << PAGE_BITS))
 
 
+def codes_at(entries: EntryMap, positions: np.ndarray) -> np.ndarray:
+    """The codes of entries at *positions*, in any order."""
+    order = np.argsort(positions, kind="stable")
+    found = np.empty(len(positions), np.int32)
+    found[order] = entries.at(positions[order])
+    return found
+
+
 def _have(codes: np.ndarray, wanted: Sequence[int]) -> np.ndarray:
     """Which of *codes* are among those *wanted*."""
     if len(wanted) == 1:

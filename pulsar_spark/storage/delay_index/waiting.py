@@ -6,7 +6,7 @@ import numpy as np
 
 from pulsar_spark.protocol.delays.instants import to_micros
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, WAITING_CODE
-from pulsar_spark.protocol.entries.entry_map import EntryMap
+from pulsar_spark.protocol.entries.entry_map import EntryMap, codes_at
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import chunks_of
@@ -77,10 +77,7 @@ class WaitingEntries:
         return waiting
 
     def _have(self, positions: np.ndarray, *codes: int) -> np.ndarray:
-        order = np.argsort(positions, kind="stable")
-        found = np.empty(len(positions), bool)
-        found[order] = np.isin(self._entries.at(positions[order]), codes)
-        return found
+        return np.isin(codes_at(self._entries, positions), codes)
 
 
 def waiting_entries(latest: LatestRows, key: CursorKey, index: LedgerIndex) -> WaitingEntries | None:
