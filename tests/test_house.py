@@ -21,11 +21,9 @@ LARGE = {
     "frames/consuming/consumer.py::consume": 116,
     "frames/letters/reprocess.py::reprocess_dead_letters": 81,
     "frames/publishing/producer.py::publish": 116,
-    "storage/chunks/chunk_groups.py::ChunkGroups": 23,
-    "storage/ledgers/partition_ledgers.py::PartitionLedgers": 24,
     "storage/store/object_path.py::ObjectPath": 25,
 }
-"""Classes with more methods, and functions with more lines. Take a name off this list once it is small; add none."""
+"""Classes with more methods, functions with more lines: copies of the API of Pulsar, or of pathlib.Path. Add none."""
 
 
 def folders() -> list[Path]:

@@ -17,7 +17,7 @@ from pulsar_spark.protocol.entries.entry_codes import PART
 from pulsar_spark.protocol.policies.policies import EVICT
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
-from pulsar_spark.storage.chunks import chunk_groups
+from pulsar_spark.storage.chunks import chunk_groups, judged_chunks
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from pulsar_spark.storage.delay_index.delay_index import IndexReader
 from pulsar_spark.storage.ledgers.ledgers import ledgers_of_topic
@@ -404,7 +404,7 @@ def test_on_key_shared_chunks_are_passed_over(engine):
 
 
 def test_what_nobody_needs_is_forgotten_and_read_again_where_it_is(engine, monkeypatch):
-    monkeypatch.setattr(chunk_groups, "FORGET_FROM", 2)
+    monkeypatch.setattr(judged_chunks, "FORGET_FROM", 2)
     engine.round(join(permits=999), START)
     for number in range(10):
         publish(engine, f"u{number}:0:2 x u{number}:1:2")

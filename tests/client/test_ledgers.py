@@ -9,7 +9,7 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage.chunks.chunk_runs import chunk_runs_of
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledger_index, partition_ledgers
+from pulsar_spark.storage.ledgers import ledger_index, packed_runs
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex, shared_index
 from pulsar_spark.storage.topics.topics import prepare_root
 from pulsar_spark.table_specs import LEDGERS
@@ -131,7 +131,7 @@ def test_a_small_part_of_many_runs_is_in_memory(layout, ledgers, monkeypatch):
         ledgers.append(LEDGERS.rows(rows[first : first + 16] + [run(first + 1, 0, 0, 9, topic_id="other")]))
     few, whole = LedgerIndex(layout), LedgerIndex(layout)
     monkeypatch.setattr(ledger_index, "STRETCH", 4)
-    monkeypatch.setattr(partition_ledgers, "FEW", 1)
+    monkeypatch.setattr(packed_runs, "FEW", 1)
     for first in range(76, 100, 4):
         if first >= 80:
             ledgers.append(LEDGERS.rows(rows[first : first + 4]))

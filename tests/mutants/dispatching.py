@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "chunks-read-too-late",
         "a broker that starts does not read the chunks before the publish that completes a message",
-        "storage/chunks/chunk_groups.py",
+        "storage/chunks/judged_chunks.py",
         "return min(run.first_position, int(opened[0])) if len(opened) else run.first_position",
         "return run.first_position",
         "tests/broker/test_chunks.py::test_who_asks_for_the_end_of_a_message_alone_finds_where_it_begins",

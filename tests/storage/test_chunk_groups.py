@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_spark.protocol.chunks.chunk_limits import Group, evictions
 from pulsar_spark.protocol.topics.numbering import Run
-from pulsar_spark.storage.chunks import chunk_groups
+from pulsar_spark.storage.chunks import judged_chunks
 from pulsar_spark.storage.chunks.chunk_groups import STILL_OPEN, ChunkGroups
 from pulsar_spark.storage.chunks.chunk_rows import Chunks
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
@@ -81,7 +81,7 @@ def stored(monkeypatch) -> list[Entry]:
         chunks = Chunks(np.array(at, np.int64), keys, groups, rows[:, 1], rows[:, 2], np.array(at, np.int64))
         return chunks, np.zeros(0, np.int64)
 
-    monkeypatch.setattr(chunk_groups, "read_published_chunks", read)
+    monkeypatch.setattr(judged_chunks, "read_published_chunks", read)
     return entries
 
 
@@ -92,7 +92,7 @@ def run(first: int, entries: int) -> Run:
 @pytest.mark.parametrize("seed", range(60))
 def test_groups_are_the_same_however_they_are_read(stored, monkeypatch, seed):
     dice = Random(seed)
-    monkeypatch.setattr(chunk_groups, "MOST_READ", dice.choice([1, 3, 7, MOST]))
+    monkeypatch.setattr(judged_chunks, "MOST_READ", dice.choice([1, 3, 7, MOST]))
     stored += drawn(dice)
     ledgers = PartitionLedgers()
     groups = ChunkGroups("table", ledgers)

@@ -13,7 +13,7 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.delays.instants import from_micros, to_micros
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delta.actions import AddedFile, Commit
-from pulsar_spark.storage.ledgers import partition_ledgers, publish_ids
+from pulsar_spark.storage.ledgers import packed_runs, publish_ids
 from pulsar_spark.storage.ledgers.ledger_rows import ledger_rows, note_rows
 from pulsar_spark.storage.ledgers.ledgers import by_partition, runs_of
 from pulsar_spark.storage.ledgers.packed_columns import Flags, Optional, Texts
@@ -126,7 +126,7 @@ def test_a_foreign_file_may_lie_in_a_folder_of_any_name(folder, partition):
 
 
 def test_what_is_let_go_of_is_read_again_for_who_asks(monkeypatch):
-    monkeypatch.setattr(partition_ledgers, "FEW", 1)
+    monkeypatch.setattr(packed_runs, "FEW", 1)
     drawn, runs, end = random.Random(3), [], 0
     for number in range(60):
         entries = drawn.randint(1, 4)

@@ -20,7 +20,7 @@ from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from pulsar_spark.protocol.acknowledgement.positions import as_array, inside
 from pulsar_spark.protocol.chunks.chunk_limits import Eviction, Group, begun_too_early, evictions
 from pulsar_spark.protocol.entries.entry_codes import EntryState
-from pulsar_spark.storage.chunks.chunk_groups import STILL_OPEN
+from pulsar_spark.storage.chunks.judged_chunks import STILL_OPEN
 
 
 def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:

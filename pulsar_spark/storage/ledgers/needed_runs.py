@@ -17,7 +17,8 @@ from pulsar_spark.storage.delta.table_parts import Term, read_parts, term
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledgers import by_partition, groups, runs_of, stored_rows
 from pulsar_spark.storage.ledgers.packed_columns import numbers
-from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers, Past
+from pulsar_spark.storage.ledgers.packed_runs import Past
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.ledgers.publish_ids import PublishIds
 from pulsar_spark.storage.store.store import AnyPath, path_of
 from pulsar_spark.table_specs import LEDGERS
