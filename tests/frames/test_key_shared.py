@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, KeySharedMode
+from pulsar_spark.broker.bundle import topic_state
 from pulsar_spark.broker.committing.round_rows import rows_of_round
-from pulsar_spark.broker.gathering import entry_hashes
 from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration, SubscriptionBusy
 from pulsar_spark.frames import consume
 from pulsar_spark.frames.consuming import backlog, call
@@ -116,8 +116,8 @@ def test_the_log_is_looked_at_often_only_while_nothing_is_handled(served):
 def test_hashes_are_looked_up_once_there_is_more_than_one_consumer(served, monkeypatch):
     """One that owns everything is sent what it is sent whatever the keys are; what it holds when another joins is told
     apart by key all the same."""
-    looked_up, read = [], entry_hashes.read_hashes
-    monkeypatch.setattr(entry_hashes, "read_hashes", lambda *asked: looked_up.append(1) or read(*asked))
+    looked_up, read = [], topic_state.read_hashes
+    monkeypatch.setattr(topic_state, "read_hashes", lambda *asked: looked_up.append(1) or read(*asked))
     is_joined, a, b = threading.Event(), Handled(), Handled()
 
     def first(messages, delivery):

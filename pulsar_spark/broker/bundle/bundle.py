@@ -51,7 +51,7 @@ class Bundle(Topics):
         """The moment of the latest round."""
         self.set_aside = Aside()
         self.waiting_requests: list[Request] = []
-        """What waits for the delay index (see requests)."""
+        """Requests for a later round, while the one that makes rounds fail is looked for (see recovery)."""
         self.has_lost_topics = False
         """Were topics gone when the bundle was loaded that its latest rows still name?"""
         self.maintenance_due: int | None = None

@@ -1,16 +1,16 @@
 """A topic as the broker knows it: how far it is numbered, and columns of its entries."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
 from pulsar_spark.broker.gathering.entry_columns import EntryColumn
-from pulsar_spark.broker.gathering.entry_hashes import EntryHashes
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 from pulsar_spark.storage.delay_index.delayed import deliver_times
 from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.entries.key_hashes import read_hashes
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.ledgers.publish_ids import PublishIds
 from pulsar_spark.storage.store.store import store_of
@@ -33,30 +33,33 @@ class TopicState:
     error: str | None = None
     stopped_at: tuple | None = None
     checked_at: int | None = None
-    entry_hashes: dict[int, EntryHashes] = field(default_factory=dict)
+    entry_hashes: dict[int, EntryColumn] = field(default_factory=dict)
     entry_times: dict[int, EntryColumn] = field(default_factory=dict)
     chunk_groups: dict[int, ChunkGroups] = field(default_factory=dict)
     newly_delayed: list[tuple[int, Run]] = field(default_factory=list)
     """Partitions and runs with delayed entries that the delay index does not know yet."""
 
     def ledgers(self, partition: int) -> PartitionLedgers:
-        found = self.partitions.get(partition)
-        if found is None:
-            found = self.partitions[partition] = PartitionLedgers()
-        return found
+        if partition not in self.partitions:
+            self.partitions[partition] = PartitionLedgers()
+        return self.partitions[partition]
 
-    def hashes(self, partition: int) -> EntryHashes:
-        found = self.entry_hashes.get(partition)
-        if found is None:
-            found = self.entry_hashes[partition] = EntryHashes(self.topic.path, self.ledgers(partition))
-        return found
+    def hashes(self, partition: int) -> EntryColumn:
+        return self._column(self.entry_hashes, partition, lambda runs: read_hashes(self.topic.path, runs), np.int32)
 
     def deliver_times(self, partition: int) -> EntryColumn:
-        found = self.entry_times.get(partition)
-        if found is None:
-            read = partial(deliver_times, self.topic.path)
-            found = self.entry_times[partition] = EntryColumn(self.ledgers(partition), read, np.int64)
-        return found
+        return self._column(self.entry_times, partition, lambda runs: deliver_times(self.topic.path, runs), np.int64)
+
+    def _column(
+        self,
+        columns: dict[int, EntryColumn],
+        partition: int,
+        read: Callable[[Sequence[Run]], np.ndarray],
+        kind: type[np.integer],
+    ) -> EntryColumn:
+        if partition not in columns:
+            columns[partition] = EntryColumn(self.ledgers(partition), read, kind)
+        return columns[partition]
 
     def drop_before(self, partition: int, position: int) -> None:
         for columns in (self.entry_hashes, self.entry_times):
@@ -64,12 +67,10 @@ class TopicState:
                 columns[partition].drop_before(position)
 
     def chunks(self, partition: int) -> ChunkGroups:
-        found = self.chunk_groups.get(partition)
-        if found is None:
-            found = self.chunk_groups[partition] = ChunkGroups(
-                self.topic.path, self.ledgers(partition), self.first_position(partition)
-            )
-        return found
+        if partition not in self.chunk_groups:
+            first = self.first_position(partition)
+            self.chunk_groups[partition] = ChunkGroups(self.topic.path, self.ledgers(partition), first)
+        return self.chunk_groups[partition]
 
     @property
     def last_ledger_id(self) -> int:

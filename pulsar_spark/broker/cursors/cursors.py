@@ -1,7 +1,7 @@
 """The cursors of a bundle, and which of them rest, so that they cost a round nothing.
 
 A cursor rests until an instant by either clock, or new entries. Requests, policies and a clock set back wake it. One
-that met delayed entries or chunks, or has recently joined consumers (3.2.3), never rests.
+that met delayed entries or chunks, or has recently joined consumers, never rests.
 """
 
 import heapq

@@ -1,5 +1,5 @@
-"""Which delayed entries of a bundle are indexed, in buckets or in the head, and which are pending. The broker and the
-background thread share it, under its lock."""
+"""Which delayed entries of a bundle are indexed, in buckets or in the head, and which are pending. Threads share it,
+under its lock."""
 
 import logging
 import threading

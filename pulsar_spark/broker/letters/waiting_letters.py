@@ -1,8 +1,7 @@
 """Letters that could not be written yet: visible as rows, and tried again at growing intervals or on request.
 
-A row of kind ``waiting_letter`` has the messages and the cause. One without a due time is tried after the round that
-wrote it, so a restart tries the same letters under the same transactions. Rows of kind ``letterless`` count messages
-that were deleted before.
+A row of kind ``waiting_letter`` has the messages and the cause. Rows of kind ``letterless`` count messages that were
+deleted before.
 """
 
 import logging

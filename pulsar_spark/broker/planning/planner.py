@@ -1,8 +1,7 @@
 """Execute the plan of a round, or a shorter one if it only acknowledges (transforms.round).
 
 A **prepared plan** is built once and reads a file that each round replaces by one of the same length, so a round costs
-no planning. It needs one partition, without exchange and broadcast. Rounds are interpreted; from :data:`COMPILED_FROM`
-rows on a compiled plan runs, which a thread prepares.
+no planning. Rounds are interpreted; from :data:`COMPILED_FROM` rows on a compiled plan runs, which a thread prepares.
 """
 
 import logging

@@ -12,8 +12,8 @@ the whole round | no repair needed |
 without its letters | letters, but no round that records them yet | the same or the next broker tries again; a letter \
 that exists is not written twice |
 
-The delay index learns of new entries after the second write and of entries no longer needed after the third. It commits
-in the background and reads again what a crash lost. The query's streaming checkpoint is never read.
+The delay index commits in the background and reads again what a crash lost. The query's streaming checkpoint is never
+read.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -2,8 +2,7 @@
 
 The bundle is read again, and what the failure names is set aside (see isolation). If it names nothing, a round keeps
 all requests for later. If even that fails, it is tried again after growing pauses. Else the first half of the requests
-is executed, or half of that, until one request alone makes a round fail. Errors of the machine are raised; a fence, or
-a corrupt table of its own, stops the broker.
+is executed, or half of that, until one request alone makes a round fail.
 """
 
 import logging

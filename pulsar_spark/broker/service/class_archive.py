@@ -1,5 +1,4 @@
-"""Store the classes that a broker's JVM loads, so that the next one on this machine starts faster (JEP 350). A separate
-process runs a small broker to write the file."""
+"""Store the classes that a broker's JVM loads, so that the next one on this machine starts faster (JEP 350)."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
 """Keep a root's tables small and their logs short, in the background.
 
 One thread does a step at a time and rests nine times as long. Before each step it checks the lease. An error ends work
-on that table for now. Policies say how long things stay.
+on that table for now.
 """
 
 import logging
