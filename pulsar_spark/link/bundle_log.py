@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.link import inbox
-from pulsar_spark.link.folder_events import FolderEvents
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.storage.delta.actions import Commit
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.store.folder_events import FolderEvents
 from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
 
 FAST_POLL = 0.01

@@ -9,9 +9,9 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.link import bundle_log as module
 from pulsar_spark.link import inbox
-from pulsar_spark.link.folder_events import FolderEvents
 from pulsar_spark.storage.delta import reader_rows
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.store.folder_events import FolderEvents
 from pulsar_spark.storage.topics.topics import prepare_root
 from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually, receive_of_any, receive_values
