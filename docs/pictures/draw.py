@@ -142,7 +142,7 @@ def overview() -> Picture:
     picture.labelled(20, 190, 150, 60, "Consumers\nframes, clients")
     picture.labelled(250, 40, 150, 60, "Topic tables\none row a message", SKY)
     picture.labelled(250, 190, 150, 60, "requests\na Delta table", SKY)
-    picture.labelled(470, 95, 150, 100, "Broker\na streaming query;\neach micro-batch\nis one round", BLUE, ink=WHITE)
+    picture.labelled(470, 95, 150, 100, "Broker\na streaming query;\nits micro-batches\nrun rounds", BLUE, ink=WHITE)
     picture.labelled(705, 115, 140, 60, "cursor_ledger\na Delta table", SKY)
     picture.arrow((170, 70), (250, 70), said="append")
     picture.arrow((170, 220), (250, 220), said="ask")

@@ -1,4 +1,4 @@
-"""The broker: one streaming query per bundle, whose micro-batches are rounds.
+"""The broker: one streaming query per bundle, whose micro-batches run rounds.
 
 While another broker has the lease, this one stands by; once replaced, it stops. If the disk is full or fails, it drops
 the round under way and waits. Other failures end it and are raised by :meth:`Broker.wait`.

@@ -16,6 +16,7 @@ from pulsar_spark.broker.service import micro_batches, source
 from pulsar_spark.broker.service.source import Feed, Moved, News, RoundReader, register_source
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics.announcements import announcements_folder
 from tests.support.plain_broker import PlainBroker
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine
@@ -25,25 +26,22 @@ PROJECT = Path(__file__).parents[2]
 TOPIC = "persistent://public/default/t"
 
 
-def test_a_feed_answers_when_there_is_something_to_do_and_each_offset_is_another():
-    answers = [News([Moved("requests", 3, 5)], {"round": 7}), News([Moved("clock", 1, 1)], {"round": 7})]
-    asked = []
-
-    def look():
-        asked.append(1)
-        return answers.pop(0) if len(asked) > 3 and answers else None
-
+def test_a_feed_answers_with_other_offsets_until_the_broker_stops(monkeypatch):
+    monkeypatch.setattr(source, "PATIENCE_SECONDS", 0.01)
+    answers = [News([Moved("requests", 3, 5)], {"round": 7}), None, News([Moved("clock", 1, 1)], {"round": 7})]
     stopping = threading.Event()
-    feed = Feed(look, stopping)
+    feed = Feed(lambda: answers.pop(0), stopping)
     try:
         reader = RoundReader(feed.path)
         rows, first = reader.read(reader.initialOffset())
-        assert list(rows) == [("requests", 3, 5)] and first == {"round": 7, "number": 1} and len(asked) == 4
+        assert list(rows) == [("requests", 3, 5)] and first == {"round": 7, "number": 1}
+        rows, same = reader.read(first)
+        assert list(rows) == [] and same == first, "an offset that stays costs no micro-batch"
         rows, second = reader.read(first)
         assert list(rows) == [("clock", 1, 1)] and second == {"round": 7, "number": 2}
         stopping.set()
         rows, last = reader.read(second)
-        assert list(rows) == [] and last == second, "an offset that stays costs no micro-batch"
+        assert list(rows) == [] and last == second
     finally:
         feed.close()
 
@@ -109,17 +107,57 @@ def test_a_micro_batch_that_begins_while_the_broker_stops_asks_nothing_of_spark_
 def test_what_a_batch_meets_while_spark_is_stopped_is_no_failure_of_the_broker(tmp_path, monkeypatch, is_running):
     """A context that is being stopped still answers, with errors of its own that no rule can foresee."""
 
-    def count(moved):
+    def count(rows):
         raise RuntimeError("the plan's session is null")
 
     with PlainBroker(tmp_path / "root") as broker, broker.paused():
         monkeypatch.setattr(micro_batches, "count_rows", count)
         monkeypatch.setattr(micro_batches, "is_running", lambda spark: is_running)
+        monkeypatch.setattr(broker._batches, "_run_open", lambda: None)
         monkeypatch.setattr(broker._batches, "_spark", object())
         broker._batches.run(None, 0)
         monkeypatch.undo()
         failure, broker.failure = broker.failure, None
         assert (str(failure) if is_running else failure) == ("the plan's session is null" if is_running else None)
+
+
+def test_a_micro_batch_runs_rounds_until_it_was_open_for_long_enough(tmp_path, monkeypatch):
+    """Its offset and rows say what the rounds before it were for, each log once."""
+    engine = new_engine(None, tmp_path / "root")
+    engine.create_topic(TOPIC)
+    batches = Broker(None, engine.layout.root)._batches
+    batches.rounds = engine.rounds
+    began, look, publishes = engine.rounds.bundle.round, batches.look, iter(range(4))
+
+    def publish_and_look() -> list:
+        if next(publishes) == 2:
+            monkeypatch.setattr(micro_batches, "OPEN_SECONDS", 0.0)
+        engine.publish(TOPIC, -1, [1])
+        return look()
+
+    monkeypatch.setattr(batches, "look", publish_and_look)
+    batches.run(None, 0)
+    assert engine.rounds.bundle.topics[TOPIC].end_position(-1) == 3
+    moved, offset = batches.take_news()
+    assert (TOPIC, 0, 3) in moved and offset["round"] == engine.rounds.bundle.round > began
+    assert [each.log for each in batches.take_news().moved] == ["clock"], "no round since"
+
+
+@pytest.mark.parametrize("name", ["announced", "requests/_delta_log"])
+def test_a_request_or_an_announcement_ends_the_pause_between_looks(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(micro_batches, "WATCHED_LOOK_SECONDS", 600)
+    layout = Layout(tmp_path / "root")
+    broker = PlainBroker(layout.root)
+    announcements_folder(layout).mkdir(parents=True)
+    with broker:
+        if broker._batches._watch() is None:
+            pytest.skip("nobody reports files here")
+        looked, looks = threading.Event(), broker._batches.look
+        monkeypatch.setattr(broker._batches, "look", lambda: looked.set() or looks())
+        (layout.bundle_folder() / name / "x").touch()
+        assert looked.wait(60)
+        broker.stop()
+        (layout.bundle_folder() / name / "y").touch()
 
 
 class Told(StreamingQueryListener):
@@ -136,15 +174,17 @@ class Told(StreamingQueryListener):
         pass
 
 
-def test_spark_shows_rounds(spark, tmp_path):
-    """One micro-batch a round, one commit or none a micro-batch; progress says which logs moved, and how long it
-    took."""
+def test_spark_shows_rounds(spark, tmp_path, monkeypatch):
+    """Progress says which logs moved, and up to which round."""
+    monkeypatch.setattr(micro_batches, "OPEN_SECONDS", 0.0)
     layout, told = Layout(tmp_path / "root"), Told()
     rounds = []
     session = spark.newSession()
     session.streams.addListener(told)
     try:
-        with Broker(session, layout.root, on_round=lambda result, seconds: rounds.append(result)) as broker:
+        with Broker(
+            session, layout.root, on_round=lambda result, _: rounds.append(result), housekeeping=False
+        ) as broker:
             client = pulsar.Client(f"delta:{layout.root}")
             producer = client.create_producer("t")
             consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
@@ -166,14 +206,13 @@ def test_spark_shows_rounds(spark, tmp_path):
     finally:
         session.streams.removeListener(told)
     assert len(rounds) == commits(layout) - 1, "the first commit takes the bundle over"
-    assert len(batches) <= len(rounds) + 10, "hardly a micro-batch found nothing to commit"
+    assert len(batches) <= len(rounds) + 10, "hardly a round found nothing to commit"
     offsets = [json.loads(each["sources"][0]["endOffset"]) for each in batches]
     assert all(
         earlier["requests"] <= later["requests"] and earlier["clock"] <= later["clock"]
         for earlier, later in zip(offsets, offsets[1:])
     )
     assert offsets[-1]["requests"] <= TableLog(layout.broker_table("requests")).latest()
-    assert all(each["durationMs"]["addBatch"] >= 0 for each in batches)
     eventually(lambda: sum(progress.numInputRows for progress in told.progress))
 
 

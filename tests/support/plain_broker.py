@@ -3,7 +3,6 @@ without it."""
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from pulsar_spark.broker import runner
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.requests.reading import RequestBatch, read_request_batch
 from pulsar_spark.broker.requests.request import Request
-from pulsar_spark.broker.service.source import LOOK_SECONDS, LOOK_SHARE
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.table_specs import REQUESTS, VALID_UNTIL
 from tests.support.plain_planner import PlainPlanner
@@ -37,17 +35,13 @@ class PlainPlans(PlainPlanner):
 
 
 class PlainStream:
-    def __init__(self, look: Callable, run_batch: Callable, stopping: threading.Event):
-        self._look, self._run_batch, self._stopping = look, run_batch, stopping
+    def __init__(self, run_batch: Callable, stopping: threading.Event):
+        self._run_batch, self._stopping = run_batch, stopping
         self._thread = threading.Thread(target=self._run, name=BATCH_THREAD, daemon=True)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            looked = time.monotonic()
-            if self._look() is None:
-                self._stopping.wait(max(LOOK_SECONDS, LOOK_SHARE * (time.monotonic() - looked)))
-            else:
-                self._run_batch(None, 0)
+            self._run_batch(None, 0)
 
     def start(self) -> None:
         self._thread.start()
@@ -73,7 +67,7 @@ class PlainBroker(runner.Broker):
         given = {"now": lambda: runner.now_micros() + self._ahead, "housekeeping": False, **options}
         super().__init__(None, root, **given)
         self._planner = PlainPlans(self._planner.folder)
-        self._stream = PlainStream(self._batches.look, self._batches.run, self._stopping)
+        self._stream = PlainStream(self._batches.run, self._stopping)
         self._pause, self._run_round = threading.RLock(), self._batches.run_round
         self._batches.run_round = self._run_between_pauses
         self._asked = RequestBatch([], 0, [])

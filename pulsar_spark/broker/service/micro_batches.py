@@ -1,7 +1,12 @@
-"""The micro-batches of a broker's query. If the disk fails, one drops its work, to be done again. Other failures go to
-the broker directly."""
+"""The micro-batches of a broker's query, each of which stays open for a while and runs a round whenever there is work.
 
+So a round need not wait until Spark has prepared a micro-batch. If the disk fails, a round drops its work, to be done
+again. Other failures go to the broker directly.
+"""
+
+import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -24,9 +29,17 @@ from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import is_running
 from pulsar_spark.storage.store.away import is_away
+from pulsar_spark.storage.store.folder_events import FolderEvents
 from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.topics.announcements import announcements_folder
 from pulsar_spark.table_specs import REQUESTS
 
+OPEN_SECONDS = 10.0
+"""How long a micro-batch runs rounds, from the first one on; without any it stays open."""
+LOOK_SECONDS, WATCHED_LOOK_SECONDS = 0.005, 0.02
+"""The pause after a look that finds nothing; with a watch, which ends it when requests or announcements arrive."""
+LOOK_SHARE = 9
+"""The pause after a look is at least this many times its duration, so looks take at most a tenth of a core."""
 MAY_PASS = (OSError, PulsarSparkError, PySparkException, Py4JJavaError, DeltaError)
 """Errors that may be a fault of the disk."""
 log = logging.getLogger(__name__)
@@ -61,29 +74,33 @@ class MicroBatches:
         self._requests_log = TableLog(layout.broker_table(REQUESTS.name))
         self._journal = Journal()
         self._has_more, self._next_look, self._available_now = False, float("-inf"), available_now
+        self._moved: dict[str, Moved] = {}
+        """By log: what the rounds since the last micro-batch's beginning were for."""
 
-    def look(self) -> News | None:
-        """What the next round is for; None without work, or during a round."""
+    def take_news(self) -> News | None:
+        """What the latest rounds were for, and the next micro-batch's offset; None while the root is away, as Spark
+        makes folders for a micro-batch."""
+        if is_away(self._layout.root):
+            return None
+        bundle, clock = self.rounds.bundle, self._now() // 1000
+        moved, self._moved = list(self._moved.values()) or [Moved("clock", bundle.now.wall // 1000, clock)], {}
+        return News(moved, {"round": bundle.round, "requests": bundle.requests_version, "clock": clock})
+
+    def look(self) -> list[Moved]:
+        """The logs that the next round is for; empty without work."""
         self._journal.look()
-        if is_away(self._layout.root):  # Spark would make folders for the next micro-batch
-            return None
-        if time.monotonic() < self._next_look or not self.lock.acquire(blocking=False):
-            return None
+        if time.monotonic() < self._next_look or is_away(self._layout.root):
+            return []
         try:
             moved = self.moved()
-        except Exception:  # any error: the micro-batch meets it again, and reports it
+        except Exception:  # any error: the round meets it again, and reports it
             log.debug("the query cannot look for new work", exc_info=True)
-            moved = [Moved("fault", 0, 1)]
-        finally:
-            self.lock.release()
-        bundle = self.rounds.bundle
+            return [Moved("fault", 0, 1)]
         if not moved:
             self._next_look = time.monotonic() + self._layout.store.look_seconds
             if self._available_now:
                 self.end_or_wait()
-            return None
-        requests = next((each.to_version for each in moved if each.log == REQUESTS.name), bundle.requests_version)
-        return News(moved, {"round": bundle.round + 1, "requests": requests, "clock": self._now() // 1000})
+        return moved
 
     def moved(self) -> list[Moved]:
         """The logs that moved, or the clock if something is due or left to do."""
@@ -121,21 +138,59 @@ class MicroBatches:
         else:
             self._stopping.set()
 
-    def run(self, moved: DataFrame | None, _batch_id: int) -> None:
+    def run(self, rows: DataFrame | None, _batch_id: int) -> None:
+        """One micro-batch, with *rows* about earlier rounds; raises nothing into Spark."""
+        self._between.clear()
+        try:
+            self._run_open()
+            if not self._stopping.is_set():  # else the query may end at any moment
+                count_rows(rows)
+        except Exception as failure:
+            is_there = self._spark is None or is_running(self._spark)  # a Spark that is stopping still answers
+            if is_there and not is_spark_gone(failure):  # the supervisor knows if it was meant to end
+                self._fail(failure)
+        finally:
+            self._between.set()
+
+    def _run_open(self) -> None:
+        """Run rounds as there is work, until the micro-batch was open for long enough or the broker stops."""
+        ends_at = math.inf
+        with contextlib.ExitStack() as stack:
+            events = self._watch()
+            if events is not None:
+                stack.callback(events.close)
+            while not self._stopping.is_set() and time.monotonic() < ends_at:
+                looked = time.monotonic()
+                if self._run_if_due():
+                    ends_at = min(ends_at, time.monotonic() + OPEN_SECONDS)
+                    continue
+                pause = LOOK_SHARE * (time.monotonic() - looked)
+                if events is None:
+                    self._stopping.wait(max(LOOK_SECONDS, pause))
+                else:
+                    events.wait(max(WATCHED_LOOK_SECONDS, pause))
+
+    def _watch(self) -> FolderEvents | None:
+        """Reports of requests and announcements, if the system has them and the folders exist."""
+        if self._layout.store.is_local:
+            with contextlib.suppress(OSError):
+                return FolderEvents(self._requests_log.folder, announcements_folder(self._layout))
+        return None
+
+    def _run_if_due(self) -> bool:
+        """Run a round if there is work; returns whether there was."""
         with self.lock:
-            self._between.clear()
-            try:
-                if not self._stopping.is_set():  # else the query may end at any moment
-                    self._run_patiently()
-                    count_rows(moved)
-            except Exception as failure:
-                is_there = self._spark is None or is_running(self._spark)  # a Spark that is stopping still answers
-                if is_there and not is_spark_gone(failure):  # the supervisor knows if it was meant to end
-                    self._fail(failure)
-            finally:
-                self._between.set()
+            moved = self.look()
+            if not moved or self._stopping.is_set():
+                return False
+            for each in moved:
+                earlier = self._moved.get(each.log, each)
+                self._moved[each.log] = each._replace(from_version=earlier.from_version)
+            self._run_patiently()
+            return True
 
     def wait(self, seconds: float) -> None:
+        """Wait for the end of the micro-batch, for at most *seconds*."""
         self._between.wait(seconds)
 
     def end(self) -> None:
@@ -166,10 +221,10 @@ class MicroBatches:
             self._on_round(result, seconds)
 
 
-def count_rows(moved: DataFrame | None) -> None:
-    """Read the micro-batch's rows, so that Spark counts its input; failures do not matter."""
+def count_rows(rows: DataFrame | None) -> None:
+    """Read a micro-batch's *rows*, so that Spark counts its input; failures do not matter."""
     try:
-        if moved is not None:
-            moved._jdf.queryExecution().toRdd().count()
+        if rows is not None:
+            rows._jdf.queryExecution().toRdd().count()
     except Py4JJavaError as failed:
-        log.info("the rows of a round's micro-batch were not counted: %s", str(failed).partition("\n")[0])
+        log.info("the rows of a micro-batch were not counted: %s", str(failed).partition("\n")[0])

@@ -1,7 +1,8 @@
 """The stream that the broker's query reads: a row for each log that moved, and one for the clock when something is due.
 
-Spark runs a source in its own Python process, so it asks the broker's :class:`Feed` over a socket, a line of JSON per
-question. The answer comes once there is work, or after :data:`PATIENCE_SECONDS`.
+A micro-batch runs rounds while it is open (see micro_batches); its rows say what the rounds before it were for. Spark
+runs a source in its own Python process, so it asks the broker's :class:`Feed` over a socket, a line of JSON per
+question.
 """
 
 import contextlib
@@ -23,16 +24,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 PATIENCE_SECONDS = 1.0
-LOOK_SECONDS = 0.005
-LOOK_SHARE = 9
-"""The pause after a look is at least this many times its duration, so looks take at most a tenth of a core."""
+"""Pause before an answer that there is nothing to tell, which makes no micro-batch."""
 
 FORMAT = "pulsar_spark_rounds"
 SCHEMA = "log string, from_version bigint, to_version bigint"
 
 
 class Moved(NamedTuple):
-    """A log to read after one version up to another; the clock's are milliseconds."""
+    """A log that rounds read after one version up to another; the clock's are milliseconds."""
 
     log: str
     from_version: int
@@ -40,17 +39,17 @@ class Moved(NamedTuple):
 
 
 class News(NamedTuple):
-    """What a round is for, and its offset."""
+    """What rounds were for, and the offset of the next micro-batch."""
 
     moved: list[Moved]
     offset: dict
 
 
 class Feed:
-    """Answers one query's source. *look* returns work or None; *is_stopping* ends waiting."""
+    """Answers one query's source. *take_news* returns None for no micro-batch; *is_stopping* ends waiting."""
 
-    def __init__(self, look: Callable[[], News | None], is_stopping: threading.Event):
-        self._look, self._is_stopping, self._number = look, is_stopping, 0
+    def __init__(self, take_news: Callable[[], News | None], is_stopping: threading.Event):
+        self._take_news, self._is_stopping, self._number = take_news, is_stopping, 0
         self._folder = tempfile.TemporaryDirectory(prefix="pulsar_spark_feed_")
         self.path = str(Path(self._folder.name) / "socket")
         self._listener = socket.socket(socket.AF_UNIX)
@@ -71,8 +70,10 @@ class Feed:
     def _answer(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError), connection, connection.makefile("rw") as lines:  # the query ended
             for line in lines:
-                news = self._wait()
-                if news is not None:
+                news = None if self._is_stopping.is_set() else self._take_news()
+                if news is None:
+                    self._is_stopping.wait(PATIENCE_SECONDS)
+                else:
                     self._number += 1
                 answered = (
                     {"moved": [], "offset": json.loads(line)}
@@ -81,16 +82,6 @@ class Feed:
                 )
                 lines.write(json.dumps(answered) + "\n")
                 lines.flush()
-
-    def _wait(self) -> News | None:
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not self._is_stopping.is_set():
-            looked = time.monotonic()
-            news = self._look()
-            if news is not None or looked > until:
-                return news
-            self._is_stopping.wait(max(LOOK_SECONDS, LOOK_SHARE * (time.monotonic() - looked)))
-        return None
 
 
 class RoundReader(SimpleDataSourceStreamReader):
@@ -104,7 +95,7 @@ class RoundReader(SimpleDataSourceStreamReader):
         return {}
 
     def read(self, start: dict) -> tuple[Iterator[tuple], dict]:
-        """The work after *start*, once there is some; none if the feed has closed."""
+        """What the rounds after *start* were for; nothing if the feed has closed."""
         answer = self._ask(start)
         if not answer:
             time.sleep(PATIENCE_SECONDS)

@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 
 
 class Stream:
-    """Run one query at a time until *stopping*: look for work in *batches*, and run one if there is some. *fail* gets
-    the error if Spark ended; *starts_again* gets True when a query is replaced, False once the new one runs."""
+    """Run one query at a time until *stopping*; its micro-batches are *batches*. *fail* gets the error if Spark ended;
+    *starts_again* gets True when a query is replaced, False once the new one runs."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Stream:
                 return
             if self._feed is None:
                 self._format = register_source(self._spark)
-                self._feed = Feed(self._micro.look, self._stopping)
+                self._feed = Feed(self._micro.take_news, self._stopping)
             checkpoint = self._checkpoints / f"{self._broker_id}-{uuid.uuid4().hex[:8]}"
             moved = self._spark.readStream.format(self._format).option("path", self._feed.path).load()
             self._query = (

@@ -1,4 +1,4 @@
-"""Reports of new files in a folder, by Linux's inotify (inotify(7)).
+"""Reports of new files in folders, by Linux's inotify (inotify(7)).
 
 Network file systems report only local changes.
 """
@@ -15,19 +15,20 @@ _READ_AT_ONCE = 1 << 16
 
 
 class FolderEvents:
-    """Watches one folder for one waiting thread; OSError where the system has no inotify or refuses."""
+    """Watches folders for one waiting thread; OSError where the system has no inotify or refuses."""
 
-    def __init__(self, folder: AnyPath):
+    def __init__(self, *folders: AnyPath):
         try:
             library = ctypes.CDLL(None, use_errno=True)
             open_events, add_watch, self._wake = library.inotify_init1, library.inotify_add_watch, os.eventfd(0)
         except AttributeError as missing:
             raise OSError("there is no inotify") from missing
         self._events = open_events(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._events < 0 or add_watch(self._events, os.fsencode(str(folder)), _CREATED | _MOVED_TO) < 0:
-            code = ctypes.get_errno()
-            self.close()
-            raise OSError(code, os.strerror(code), str(folder))
+        for folder in folders:
+            if self._events < 0 or add_watch(self._events, os.fsencode(str(folder)), _CREATED | _MOVED_TO) < 0:
+                code = ctypes.get_errno()
+                self.close()
+                raise OSError(code, os.strerror(code), str(folder))
         self._poll = select.poll()
         for each in (self._events, self._wake):
             self._poll.register(each, select.POLLIN)
