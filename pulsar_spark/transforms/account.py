@@ -12,7 +12,9 @@ from pulsar_spark.transforms.round_inputs import RESULT
 def count_given(dealt: DataFrame) -> DataFrame:
     """Add to each row the messages that its consumer (or the cursor) received (``delivered``), and those among them
     received before (``redelivered``)."""
-    at_consumer, whole_cursor = Window.partitionBy("cursor", "holder"), Window.partitionBy("cursor")
+    by_holder = Window.partitionBy("cursor").orderBy("holder")
+    at_consumer = by_holder.rangeBetween(Window.currentRow, Window.currentRow)
+    whole_cursor = by_holder.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     return dealt.select("*", _holder().alias("holder")).select(
         "*",
         *(

@@ -8,35 +8,42 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.columns import unacked_messages
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
-from pulsar_spark.transforms.acknowledge import TURNS
+
+
+def count_unacked(judged: DataFrame) -> DataFrame:
+    """Add the weight of entries (unacknowledged messages), whether all pending ones come back (``is_rewound``), and the
+    messages that stay in flight: ``unacked`` of the cursor, ``unacked_here`` of the consumer."""
+    by_consumer = Window.partitionBy("cursor").orderBy("consumer_id")  # one sort for both
+    at_consumer = by_consumer.rangeBetween(Window.currentRow, Window.currentRow)
+    whole_cursor = by_consumer.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    weight = unacked_messages(F.col("ack_set"), F.col("batch_size"))
+    entries = F.col("last") - F.col("first") + 1
+    stays = (F.col("status") == PENDING) & ~F.col("is_back")
+    weighed = judged.select("*", weight.alias("weight"), F.when(stays, entries * weight).otherwise(0).alias("out"))
+    is_rewound = F.col("limits.is_single_active") & F.max("is_returned").over(whole_cursor)
+    counted = weighed.select(
+        *(name for name in weighed.columns if name != "out"),
+        is_rewound.alias("is_rewound"),
+        F.sum("out").over(whole_cursor).alias("unacked"),
+        F.sum("out").over(at_consumer).alias("unacked_here"),
+    )
+    elsewhere = {"unacked": "limits.unacked_elsewhere", "unacked_here": "turn.unacked_elsewhere"}
+    return counted.withColumns(
+        {
+            name: F.when(F.col("is_rewound"), 0).otherwise(F.col(name)) + F.col(others)
+            for name, others in elsewhere.items()
+        }
+    )
 
 
 def find_blocked(segments: DataFrame) -> DataFrame:
-    """Mark turns and limits as blocked or not. Adds ``weight`` (unacknowledged messages of an entry) and the cursor's
-    and consumer's messages in flight."""
+    """Mark turns and facts as blocked or not."""
     consumer = _is_blocked("turn", F.col("unacked_here"), is_at_half=False)
     cursor = _is_blocked("limits", F.col("unacked"), is_at_half=True)
-    return _sum_up(segments).select(
+    return segments.select(
         "*",
-        F.when(F.col("axis") == TURNS, consumer).otherwise(cursor).alias("is_blocked"),
+        F.when(F.col("turn").isNotNull(), consumer).otherwise(cursor).alias("is_blocked"),
         cursor.alias("is_reading_blocked"),
-    )
-
-
-def _sum_up(segments: DataFrame) -> DataFrame:
-    whole_cursor, at_consumer = Window.partitionBy("cursor"), Window.partitionBy("cursor", "holder")
-    weight = unacked_messages(F.col("ack_set"), F.col("batch_size"))
-    entries = F.col("last") - F.col("first") + 1
-    weighed = segments.select(
-        "*",
-        weight.alias("weight"),
-        F.coalesce("turn.consumer_id", "consumer_id").alias("holder"),
-        F.when(F.col("status") == PENDING, entries * weight).otherwise(0).alias("held"),
-    )
-    return weighed.select(
-        "*",
-        (F.sum("held").over(whole_cursor) + F.col("limits.unacked_elsewhere")).alias("unacked"),
-        (F.sum("held").over(at_consumer) + F.col("turn.unacked_elsewhere")).alias("unacked_here"),
     )
 
 

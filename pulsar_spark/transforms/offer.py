@@ -9,16 +9,23 @@ Source: PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers,
 PersistentStickyKeyDispatcherMultipleConsumers.filterAndGroupEntriesForDispatching; semantics 2.14-2.18, 2.31, 2.41,
 4.2-4.8; BucketDelayedDeliveryTracker.getScheduledMessages, 5.3 (golden i1)."""
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY, UNREAD
 
-QUEUE_KEYS = ("cursor", "line", "axis")
-"""The key of an axis of entry counts: candidates and turns of one line."""
-
 AGAIN, NEW, NOT_OFFERED = 0, 1, 2
-"""Ranks of segments, in the order of the offer."""
+"""Ranks of segments, in the order of the offer. On Exclusive and Failover unread entries rank with replay, so that
+position alone decides."""
+
+
+def in_line() -> WindowSpec:
+    """A line in order: candidates, other entries, turns."""
+    return Window.partitionBy("cursor", "line").orderBy("axis", "rank", "came_due", "first")
+
+
+def whole_line() -> WindowSpec:
+    return in_line().rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
 
 
 def offer_candidates(segments: DataFrame) -> DataFrame:
@@ -39,6 +46,5 @@ def offer_candidates(segments: DataFrame) -> DataFrame:
         F.when(rank < NOT_OFFERED, F.col("last") - F.col("first") + 1).otherwise(0).alias("offered"),
         F.when(F.col("status").isin(REPLAY, UNREAD) & ~is_single_active, F.col("due_time")).alias("came_due"),
     )
-    in_queue = Window.partitionBy(*QUEUE_KEYS).orderBy("rank", "came_due", "first")
-    before = F.sum("offered").over(in_queue.rowsBetween(Window.unboundedPreceding, -1))
+    before = F.sum("offered").over(in_line().rowsBetween(Window.unboundedPreceding, -1))
     return offered.select("*", F.coalesce(before, F.lit(0)).alias("before"))

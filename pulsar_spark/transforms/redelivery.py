@@ -9,70 +9,50 @@ entry dead. An unread entry met before its deliver time waits as replay (trackDe
 Source: Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ;
 semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20."""
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.acknowledgement.cursor import DEAD, PENDING, REPLAY, UNREAD
 from pulsar_spark.protocol.redelivery.letters import is_too_often
-from pulsar_spark.transforms.acknowledge import KEYS, OFFERED_AS
 
 
-def give_back(segments: DataFrame) -> DataFrame:
-    """Apply the returns, one row per segment: pending entries that come back are replay, due at once, or dead; others
-    may get a new due time. Every row gets its cursor's ``limits``."""
-    judged = _judge(segments)
-    is_dead, is_back, is_delayed = F.col("is_dead"), F.col("is_back"), F.col("is_delayed")
-    stays = ~is_back | is_dead
-    return judged.select(
-        *KEYS,
-        "turn",
-        "limits",
-        "first",
-        "last",
-        F.when(is_dead, F.lit(DEAD))
-        .when(is_back | is_delayed, F.lit(REPLAY))
-        .otherwise(F.col("status"))
-        .alias("status"),
-        F.when(stays, F.col("consumer_id")).alias("consumer_id"),
-        F.when(stays, F.col("delivery_round")).alias("delivery_round"),
-        (F.col("redelivery_count") + F.col("is_counted").cast("int")).alias("redelivery_count"),
-        F.when(~is_back, F.col("due_time")).alias("due_time"),
-        "ack_set",
-        "batch_size",
-        *OFFERED_AS,
-    )
-
-
-def _judge(segments: DataFrame) -> DataFrame:
-    """Mark each segment: whether it comes back, whether that counts, whether it dies, and whether it is delayed."""
-    whole_cursor = Window.partitionBy("cursor")
+def judge_returns(segments: DataFrame) -> DataFrame:
+    """Mark each segment: whether it comes back by itself (``is_back``), whether a request or its due time brings it
+    back (``is_returned``), and whether that counts."""
     is_pending = F.col("status") == PENDING
     is_named = is_pending & F.col("return_time").isNotNull()
     due_time = F.when(is_named, F.col("return_time")).otherwise(F.col("due_time"))
-    spread = segments.select(
-        "*", F.max("limits").over(whole_cursor).alias("cursor_limits"), due_time.alias("new_due_time")
-    ).drop("limits", "due_time")
-    timed = spread.withColumnsRenamed({"cursor_limits": "limits", "new_due_time": "due_time"})
-    is_requested = _is_true(F.array_contains("limits.redelivered", F.col("consumer_id")))
-    has_fallen_due = _is_true(F.col("due_time") <= F.col("limits.now"))
-    is_unseen = _is_true(is_named & F.col("is_unseen"))
-    counted = timed.select(
-        "*",
-        _is_true(is_pending & (is_requested | has_fallen_due)).alias("is_returned"),
-        _is_true(is_pending & (is_requested | (has_fallen_due & ~is_unseen))).alias("is_counted"),
-    )
-    is_single_active, is_counted = F.col("limits.is_single_active"), F.col("is_counted")
-    is_returned = F.col("is_returned")
-    is_rewound = is_single_active & F.max("is_returned").over(whole_cursor)
-    has_left = F.array_contains("limits.left", F.col("consumer_id"))
-    most = F.col("limits.max_redeliver_count")
-    is_early = (F.col("status") == UNREAD) & (F.col("due_time") > F.col("limits.wall"))
-    return counted.select(
-        "*",
-        _is_true(is_pending & (is_returned | is_rewound | has_left)).alias("is_back"),
-        _is_true(is_counted & is_too_often(F.col("redelivery_count") + 1, most)).alias("is_dead"),
-        _is_true(is_early & ~is_single_active).alias("is_delayed"),
-    )
+    is_requested, has_fallen_due = _is_true(F.col("is_redelivered")), _is_true(due_time <= F.col("limits.now"))
+    is_seen = ~_is_true(is_named & F.col("is_unseen"))
+    is_returned = is_requested | has_fallen_due
+    return segments.select(
+        *(name for name in segments.columns if name not in ("due_time", "return_time", "is_unseen", "is_redelivered")),
+        due_time.alias("due_time"),
+        _is_true(is_pending & is_returned).alias("is_returned"),
+        _is_true(is_pending & (is_requested | (has_fallen_due & is_seen))).alias("is_counted"),
+        _is_true(is_pending & (is_returned | F.col("has_left"))).alias("is_back"),
+    ).drop("has_left")
+
+
+def give_back(judged: DataFrame) -> DataFrame:
+    """Apply the returns, one row per segment.
+
+    Pending entries that come back are replay, due at once, or dead. Others may get a new due time.
+    """
+    is_single_active, is_counted, status = F.col("limits.is_single_active"), F.col("is_counted"), F.col("status")
+    is_back = F.col("is_back") | _is_true(F.col("is_rewound") & (status == PENDING))
+    is_dead = is_counted & is_too_often(F.col("redelivery_count") + 1, F.col("limits.max_redeliver_count"))
+    is_early = _is_true((status == UNREAD) & (F.col("due_time") > F.col("limits.wall")) & ~is_single_active)
+    stays = ~is_back | is_dead
+    changed = {
+        "status": F.when(is_dead, F.lit(DEAD)).when(is_back | is_early, F.lit(REPLAY)).otherwise(status),
+        "consumer_id": F.when(stays, F.col("consumer_id")),
+        "delivery_round": F.when(stays, F.col("delivery_round")),
+        "redelivery_count": F.col("redelivery_count") + is_counted.cast("int"),
+        "due_time": F.when(~is_back, F.col("due_time")),
+    }
+    gone = ("is_returned", "is_counted", "is_back", "is_rewound")
+    return judged.select(*(changed.get(name, F.col(name)).alias(name) for name in judged.columns if name not in gone))
 
 
 def _is_true(condition: Column) -> Column:

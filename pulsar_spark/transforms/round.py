@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING
 from pulsar_spark.transforms.account import count_given, take_account
 from pulsar_spark.transforms.acknowledge import apply_acknowledgements
-from pulsar_spark.transforms.blocked import find_blocked
+from pulsar_spark.transforms.blocked import count_unacked, find_blocked
 from pulsar_spark.transforms.deal import deal_nothing, deal_out
 from pulsar_spark.transforms.offer import offer_candidates
-from pulsar_spark.transforms.redelivery import give_back
+from pulsar_spark.transforms.redelivery import give_back, judge_returns
 from pulsar_spark.transforms.turns import line_up
 
 Plan = Callable[[DataFrame], DataFrame]
@@ -27,14 +27,16 @@ _STAYING = pa.array([PENDING, ACKNOWLEDGED])
 def plan_round(inputs: DataFrame) -> DataFrame:
     """The new state of every cursor in *inputs* and the facts about its consumers: rows of ``round_inputs.RESULT``.
 
-    No step joins or reads twice, so the plan can run again after its leaf's rows have changed."""
-    segments = find_blocked(give_back(apply_acknowledgements(inputs)))
-    return take_account(count_given(deal_out(line_up(offer_candidates(segments)))))
+    No step joins or reads twice, so the plan can run again after its leaf's rows have changed.
+    """
+    judged = count_unacked(judge_returns(apply_acknowledgements(inputs)))
+    return take_account(count_given(deal_out(line_up(offer_candidates(find_blocked(give_back(judged)))))))
 
 
 def plan_acknowledgements(inputs: DataFrame) -> DataFrame:
-    """The plan for *inputs* that :func:`only_acknowledges`, without the steps that would have no input."""
-    return take_account(deal_nothing(find_blocked(apply_acknowledgements(inputs))))
+    """The plan for *inputs* that :func:`only_acknowledges`."""
+    judged = count_unacked(judge_returns(apply_acknowledgements(inputs)))
+    return take_account(deal_nothing(find_blocked(give_back(judged))))
 
 
 def plan_for(rows: pa.Table) -> Plan:

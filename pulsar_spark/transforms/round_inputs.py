@@ -1,19 +1,23 @@
 """The frames of a round: its plan's input and its result.
 
 All inputs are rows of one schema, so the plan needs no join and is built once for all rounds (design 4.2, "prepared
-plans"). :data:`KINDS` lists the columns of each ``kind``; others are null.
+plans"). :data:`KINDS` lists the columns of each ``kind``; others are null. :func:`leaf_of` lays them out for the plan.
 
 **Lines.** Consumers get only entries of their line. A cursor of Shared, Exclusive or Failover has one line, null. On
 Key_Shared each consumer has a line named by its id, with the entries of its hashes; an entry without an owner has none
 (2.31). Held entries (``is_held``) are not delivered in this round (2.41, 0.22)."""
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-RANGE_KEY = ("cursor",)
-"""The key of an axis of positions; ranges with different keys are independent."""
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
+
+ENTRIES, TURNS, FACTS = 0, 1, 2
+"""Values of ``axis``: a row is about positions, a place in the line of consumers, or a consumer or the whole cursor."""
 
 STATE = tuple("first last status consumer_id delivery_round redelivery_count due_time ack_set batch_size".split())
-"""Columns of a range, beside its key."""
+"""Columns of a range, beside its cursor."""
 
 KINDS = {
     # One row per cursor of the round: its limits, the consumers whose entries come back (left: uncounted, redelivered:
@@ -69,6 +73,24 @@ _TYPES = {
 
 SCHEMA = pa.schema([("cursor", pa.int32()), ("kind", pa.string()), *_TYPES.items()])
 
+LIMITS = tuple(name for name in KINDS["cursor"] if name not in ("first", "last", "left", "redelivered"))
+TURN = tuple(name for name in KINDS["consumer"] if name not in ("first", "last", "consumer_id", "line"))
+_KEPT = ("first", "last", *(name for name in KINDS["range"] if name not in ("first", "last")))
+
+LEAF = pa.schema(
+    [
+        ("cursor", pa.int32()),
+        ("axis", pa.int32()),
+        *((name, _TYPES[name]) for name in _KEPT),
+        ("has_left", pa.bool_()),
+        ("is_redelivered", pa.bool_()),
+        ("turn", pa.struct([(name, _TYPES[name]) for name in TURN])),
+        ("limits", pa.struct([(name, _TYPES[name]) for name in LIMITS])),
+    ]
+)
+"""What the plan reads, see :func:`leaf_of`."""
+_KINDS_BY_AXIS = pa.array(["range", "consumer", "cursor"])
+
 RESULT = pa.schema(
     [
         ("cursor", pa.int32()),
@@ -80,3 +102,51 @@ RESULT = pa.schema(
 )
 """Rows of kind ``range``, one per range of the new state, unordered and not merged. ``consumer``: remaining permits,
 whether it is blocked, messages given in this round, and those met before. ``cursor``: likewise."""
+
+
+def leaf_of(rows: pa.Table) -> pa.Table:
+    """The input *rows* as rows of :data:`LEAF`.
+
+    Each row has its cursor's ``limits``, and whether its consumer left or gives all back. A consumer has a row for each
+    ``turn``, and like the cursor one for facts. A line ends with a turn of nobody.
+    """
+    columns = {name: rows[name].combine_chunks() for name in rows.column_names}
+    axes = np.asarray(pc.index_in(columns["kind"], _KINDS_BY_AXIS))
+    turns, cursors = np.flatnonzero(axes == TURNS), np.flatnonzero(axes == FACTS)
+    firsts = turns[np.asarray(pc.equal(columns["lap"].take(turns), 0))]
+    lines = dict(zip(zip(columns["cursor"].take(turns).to_pylist(), columns["line"].take(turns).to_pylist()), turns))
+    ends = np.fromiter(lines.values(), np.int64, len(lines))
+    places = np.concatenate([np.arange(len(axes)), firsts, ends])
+    of_no_end = pa.array(places, mask=np.arange(len(places)) >= len(places) - len(ends))
+    limits = {name: columns[name].take(cursors) for name in KINDS["cursor"]}
+    limits["wall"] = pc.coalesce(limits["wall"], limits["now"])
+    of_cursor = {name: columns[name].take(places) for name in ("cursor", "line")}
+    leaf = {name: columns[name].take(of_no_end) for name in (*_KEPT, *TURN)} | of_cursor
+    numbers = columns["cursor"].take(cursors)
+    leaf |= {
+        "first": pc.coalesce(leaf["first"], MAX_LONG),
+        "axis": pa.array(np.concatenate([axes, np.repeat([FACTS, TURNS], [len(firsts), len(ends)])]), pa.int32()),
+        "has_left": _is_among(leaf, numbers, limits["left"]),
+        "is_redelivered": _is_among(leaf, numbers, limits["redelivered"]),
+        "turn": _struct(leaf, TURN, mask=pc.is_null(leaf["lap"])),
+        "limits": _struct(limits, LIMITS).take(pc.index_in(leaf["cursor"], numbers)),
+    }
+    return pa.table([leaf[name] for name in LEAF.names], LEAF)
+
+
+def _struct(columns: dict[str, pa.Array], names: tuple[str, ...], mask: pa.Array | None = None) -> pa.StructArray:
+    fields = [pa.field(name, _TYPES[name]) for name in names]
+    return pa.StructArray.from_arrays([columns[name] for name in names], fields=fields, mask=mask)
+
+
+def _is_among(leaf: dict[str, pa.Array], cursors: pa.Array, listed: pa.ListArray) -> pa.Array:
+    """Whether each row's consumer is among those *listed* for its cursor, one of *cursors*."""
+    consumers = pc.list_flatten(listed)
+    if not len(consumers):
+        return pa.nulls(len(leaf["cursor"]), pa.bool_())
+    named = _named(cursors.take(pc.list_parent_indices(listed)), consumers)
+    return pc.is_in(_named(leaf["cursor"], leaf["consumer_id"]), named)
+
+
+def _named(cursors: pa.Array, consumers: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(cursors.cast(pa.string()), consumers, " ")

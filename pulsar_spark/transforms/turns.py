@@ -16,8 +16,8 @@ PersistentStickyKeyDispatcherMultipleConsumers.trySendMessagesToConsumers."""
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pulsar_spark.transforms.acknowledge import TURNS
-from pulsar_spark.transforms.offer import AGAIN, QUEUE_KEYS
+from pulsar_spark.transforms.offer import AGAIN, in_line, whole_line
+from pulsar_spark.transforms.round_inputs import TURNS
 
 SMALLEST_SHARE = 20
 """The fewest entries of a consumer's turn (dispatcherMaxRoundRobinBatchSize)."""
@@ -32,33 +32,34 @@ def line_up(candidates: DataFrame) -> DataFrame:
 
 
 def _sum_up(candidates: DataFrame) -> DataFrame:
-    whole_queue = Window.partitionBy("cursor", "line")
-    is_in_reach = (F.col("offered") > 0) & (F.col("before") < F.col("limits.permits"))
-    is_replay = F.col("rank") == AGAIN
+    whole, is_replay = whole_line(), F.col("rank") == AGAIN
     again = F.when(is_replay, F.col("offered")).otherwise(0)
     limit, permits = F.col("turn.limit"), F.col("turn.permits")
     room = F.when(limit > 0, F.least(permits, limit - F.col("unacked_here"))).otherwise(permits)
-    may_take = F.col("turn.peers").isNotNull() & ~F.col("is_blocked") & (room > 0)
-    place = F.when(may_take, F.struct("first", "turn.consumer_id", room.alias("room"), "turn.peers"))
-    largest = {
-        name: F.max(F.when(is_in_reach & (is_replay == of), F.col("weight"))).over(whole_queue)
-        for name, of in (("heaviest_again", True), ("heaviest_new", False))
-    }
-    return candidates.select(
+    may_take = (F.col("axis") == TURNS) & F.col("turn.peers").isNotNull() & ~F.col("is_blocked") & (room > 0)
+    place = F.when(may_take, F.struct("consumer_id", room.alias("room"), "turn.peers"))
+    summed = candidates.select(
         "*",
         F.when(may_take, room).otherwise(0).alias("room"),
-        *(F.coalesce(weight, F.lit(1)).alias(name) for name, weight in largest.items()),
-        F.sum("offered").over(whole_queue).alias("all_offered"),
-        F.sum(again).over(whole_queue).alias("replay_offered"),
-        F.coalesce(F.sum(again * F.col("weight")).over(whole_queue), F.lit(0)).alias("replay_messages"),
-        F.min(place).over(whole_queue).alias("foremost"),
-    ).withColumn("heaviest", F.greatest("heaviest_again", "heaviest_new"))
+        F.sum("offered").over(whole).alias("all_offered"),
+        F.sum(again).over(whole).alias("replay_offered"),
+        F.coalesce(F.sum(again * F.col("weight")).over(whole), F.lit(0)).alias("replay_messages"),
+        F.first(place, ignorenulls=True).over(whole).alias("foremost"),
+    )
+    is_in_reach = (F.col("offered") > 0) & (F.col("before") < F.col("limits.permits"))
+    largest = {
+        name: F.max(F.when(is_in_reach & (is_replay == of), F.col("weight"))).over(whole)
+        for name, of in (("heaviest_again", True), ("heaviest_new", False))
+    }
+    return summed.withColumns({name: F.coalesce(weight, F.lit(1)) for name, weight in largest.items()}).withColumn(
+        "heaviest", F.greatest("heaviest_again", "heaviest_new")
+    )
 
 
 def _measure(found: DataFrame) -> DataFrame:
     """The width of each turn, and where its line's offer ends. A lap's turn is as wide as the consumer's share."""
     room, largest = F.col("room"), F.col("heaviest")
-    is_foremost = F.col("turn.consumer_id") == F.col("foremost.consumer_id")
+    is_foremost = F.col("consumer_id") == F.col("foremost.consumer_id")
     again, its_share = F.col("replay_offered"), _share(F.col("foremost.peers"))
     takes_all = (F.col("replay_messages") < F.col("foremost.room")) & (again <= its_share)
     of_shared = (
@@ -98,8 +99,7 @@ def _offer_ends() -> Column:
 
 
 def _place(measured: DataFrame) -> DataFrame:
-    in_queue = Window.partitionBy(*QUEUE_KEYS).orderBy("first")
-    reach = F.sum("width").over(in_queue.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    reach = F.sum("width").over(in_line().rowsBetween(Window.unboundedPreceding, Window.currentRow))
     placed = measured.select("*", reach.alias("reach"))
     return placed.select(
         "*",

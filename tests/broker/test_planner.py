@@ -2,11 +2,13 @@
 
 import threading
 
+import pytest
+
 from pulsar_spark.broker.planning import planner as planner_module
-from pulsar_spark.broker.planning.planner import Planner
+from pulsar_spark.broker.planning.planner import LENGTHS, Planner
 from pulsar_spark.broker.planning.work import Rows, Work
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, UNREAD
-from pulsar_spark.transforms.round import PLANS, plan_acknowledgements, plan_for
+from pulsar_spark.transforms.round import PLANS, plan_acknowledgements, plan_for, plan_round
 from pulsar_spark.transforms.round_inputs import RESULT
 from tests.benchmarks.plan_twin import NOW, one_cursor
 from tests.support.plain_planner import PlainPlanner, by_position
@@ -30,6 +32,16 @@ def test_compiled_plans_say_what_the_twin_says(spark, monkeypatch):
         work = work_of(*ranges)
         for found, expected in zip(planner.run(work), PlainPlanner().run(work), strict=True):
             assert (by_position(found.ranges), found[1:]) == (by_position(expected.ranges), expected[1:])
+
+
+@pytest.mark.parametrize("plan, most", [(plan_round, 22), (plan_acknowledgements, 8)])
+def test_a_plan_has_no_more_operators_than_before(spark, plan, most):
+    """A number here may only shrink: a round pays for each operator, however few its rows are."""
+    mode = planner_of(spark)._interpreted
+    mode.warm_up([plan])
+    (frame,) = (frame for (each, length), frame in mode._prepared.items() if each is plan and length == LENGTHS[0])
+    operators = frame._jdf.queryExecution().executedPlan().toString().strip().splitlines()
+    assert len(operators) == most, operators
 
 
 def test_who_ends_waits_for_the_plan_that_is_being_compiled_and_no_other(monkeypatch, tmp_path):

@@ -2,7 +2,8 @@
 
 from pulsar_spark.broker.planning.work import Rows, Work
 from pulsar_spark.protocol.acknowledgement.cursor import Range
-from pulsar_spark.transforms.round_inputs import KINDS, RESULT, SCHEMA, STATE
+from pulsar_spark.protocol.topics.message_id import MAX_LONG
+from pulsar_spark.transforms.round_inputs import ENTRIES, FACTS, KINDS, LEAF, RESULT, SCHEMA, STATE, TURNS, leaf_of
 
 POSITIONS = range(12)
 
@@ -33,6 +34,46 @@ def test_columns_that_rows_leave_out_at_their_end_are_null():
 def test_kinds_state_and_result_name_the_same_columns():
     assert set().union(*KINDS.values()) | {"cursor", "kind"} == set(SCHEMA.names)
     assert (*STATE, "entries") == Range._fields and set(STATE) < set(RESULT.names)
+
+
+def test_the_plan_s_rows_know_their_cursor_and_end_each_line():
+    """A row more for each consumer, of its first lap, and for each line, of nobody; times without a clock are now."""
+    rows = Rows()
+    rows.add("cursor", 5, first=0, last=0, left=["b"], redelivered=[], permits=9, now=7)
+    rows.add("cursor", 6, first=0, last=0, left=[], redelivered=["a", "b"], permits=8, now=7, wall=3)
+    rows.extend("range", 6, [(0, 3, "pending", "b"), (4, 4, "pending", "c")])
+    for lap in (0, 1):
+        rows.add("consumer", 5, first=lap, last=lap, consumer_id="b", lap=lap, peers=2, permits=1)
+    rows.add("consumer", 6, first=0, last=0, consumer_id="a", lap=0, line="a")
+    leaf = leaf_of(rows.table()).sort_by([("cursor", "ascending"), ("axis", "ascending"), ("first", "ascending")])
+    assert leaf.schema == LEAF and leaf_of(SCHEMA.empty_table()).schema == LEAF
+    assert [
+        (
+            row["cursor"],
+            row["axis"],
+            row["first"],
+            row["consumer_id"],
+            row["line"],
+            row["turn"] and row["turn"]["lap"],
+            row["limits"]["permits"],
+            row["limits"]["wall"],
+            row["has_left"],
+            row["is_redelivered"],
+        )
+        for row in leaf.to_pylist()
+    ] == [
+        (5, TURNS, 0, "b", None, 0, 9, 7, True, False),
+        (5, TURNS, 1, "b", None, 1, 9, 7, True, False),
+        (5, TURNS, MAX_LONG, None, None, None, 9, 7, False, False),
+        (5, FACTS, 0, None, None, None, 9, 7, False, False),
+        (5, FACTS, 0, "b", None, 0, 9, 7, True, False),
+        (6, ENTRIES, 0, "b", None, None, 8, 3, False, True),
+        (6, ENTRIES, 4, "c", None, None, 8, 3, False, False),
+        (6, TURNS, 0, "a", "a", 0, 8, 3, False, True),
+        (6, TURNS, MAX_LONG, None, "a", None, 8, 3, False, False),
+        (6, FACTS, 0, None, None, None, 8, 3, False, False),
+        (6, FACTS, 0, "a", "a", 0, 8, 3, False, True),
+    ]
 
 
 def test_the_work_of_some_cursors_is_numbered_afresh():

@@ -159,7 +159,7 @@ MUTANTS = (
         "redelivery-not-counted",
         "the redelivery count of a returned entry does not rise",
         "transforms/redelivery.py",
-        '(F.col("redelivery_count") + F.col("is_counted").cast("int"))',
+        'F.col("redelivery_count") + is_counted.cast("int")',
         'F.col("redelivery_count")',
         "tests/transforms/test_redelivery.py::test_who_holds_what_is_given_back_decides_and_when",
     ),

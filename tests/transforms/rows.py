@@ -4,9 +4,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.transforms.acknowledge import apply_acknowledgements
-from pulsar_spark.transforms.blocked import find_blocked
-from pulsar_spark.transforms.redelivery import give_back
-from pulsar_spark.transforms.round_inputs import SCHEMA
+from pulsar_spark.transforms.blocked import count_unacked, find_blocked
+from pulsar_spark.transforms.redelivery import give_back, judge_returns
+from pulsar_spark.transforms.round_inputs import SCHEMA, leaf_of
 from tests.support.group_rows import grouped
 
 NOW, ROUND = 1_000, 7
@@ -19,7 +19,7 @@ COLUMNS = [column.split()[0] for column in ENTRIES.split(", ")]
 
 def inputs(spark: SparkSession, *rows: dict) -> DataFrame:
     """A round's one input frame."""
-    return spark.createDataFrame(pa.Table.from_pylist(grouped(rows), schema=SCHEMA))
+    return spark.createDataFrame(leaf_of(pa.Table.from_pylist(grouped(rows), schema=SCHEMA)))
 
 
 def limits(cursor: int, **columns) -> dict:
@@ -114,4 +114,9 @@ def entries_of(segments: DataFrame) -> DataFrame:
 
 def before_the_offer(spark: SparkSession, *rows: dict) -> DataFrame:
     """The segments of a round in which requests are folded in, what comes back is back, and who is blocked is said."""
-    return find_blocked(give_back(apply_acknowledgements(inputs(spark, *rows))))
+    return find_blocked(returns_applied(inputs(spark, *rows)))
+
+
+def returns_applied(leaf: DataFrame) -> DataFrame:
+    """Acknowledgements folded in, and what comes back is back."""
+    return give_back(count_unacked(judge_returns(apply_acknowledgements(leaf))))

@@ -2,16 +2,16 @@
 
 import pytest
 
-from pulsar_spark.transforms.acknowledge import LIMITS, TURNS
+from pulsar_spark.transforms.round_inputs import FACTS
 from tests.transforms.rows import ack, before_the_offer, limits, pending, turns
 
 
 def blocked(spark, *rows: dict) -> dict[int, tuple[bool, bool]]:
     """Of each cursor: whether its consumer is, and whether the cursor is."""
     found = before_the_offer(spark, *rows)
-    said = found.where(f"axis = {LIMITS} OR (axis = {TURNS} AND turn.lap = 0)").collect()
-    of = {(row["cursor"], row["axis"]): row["is_blocked"] for row in said}
-    return {cursor: (of[cursor, TURNS], of[cursor, LIMITS]) for cursor, axis in of if axis == LIMITS}
+    facts = found.where(f"axis = {FACTS}").collect()
+    of = {(row["cursor"], row["consumer_id"] is None): row["is_blocked"] for row in facts}
+    return {cursor: (of[cursor, False], of[cursor, True]) for cursor, is_whole in of if is_whole}
 
 
 def limited(number: int, out: int, *, limit: int, was_blocked: bool, elsewhere: int = 0, acked: int = 0) -> list[dict]:

@@ -1,11 +1,9 @@
 """Candidates dealt out over turns, and what is said of those who got nothing."""
 
-from pulsar_spark.transforms.acknowledge import apply_acknowledgements
-from pulsar_spark.transforms.blocked import find_blocked
 from pulsar_spark.transforms.deal import deal_nothing, deal_out
 from pulsar_spark.transforms.offer import offer_candidates
 from pulsar_spark.transforms.turns import line_up
-from tests.transforms.rows import ROUND, ack, before_the_offer, held, inputs, limits, pending, turns, unread
+from tests.transforms.rows import ROUND, ack, before_the_offer, held, limits, pending, turns, unread
 
 
 def dealt(spark, *rows: dict) -> list[tuple]:
@@ -51,7 +49,7 @@ def test_a_line_is_dealt_out_to_its_own_consumer(spark):
 
 def test_where_nothing_is_on_offer_all_stays_and_everybody_is_told_so(spark):
     rows = [limits(1), *turns(1, a=5, b=0), pending(1, 0, 3), ack(1, 1, 1)]
-    found = deal_nothing(find_blocked(apply_acknowledgements(inputs(spark, *rows)))).orderBy("first").collect()
+    found = deal_nothing(before_the_offer(spark, *rows)).orderBy("first").collect()
     ranges = [(row["first"], row["last"], row["status"]) for row in found if row["fact"] is None]
     assert ranges == [(0, 0, "pending"), (1, 1, "acknowledged"), (2, 3, "pending")]
     said = {row["fact"]["consumer_id"]: row["fact"]["permits"] for row in found if row["fact"] is not None}

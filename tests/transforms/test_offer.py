@@ -1,7 +1,7 @@
 """What is on offer, and in which order (2.6, 2.14-2.18, 0.21)."""
 
-from pulsar_spark.transforms.acknowledge import ENTRIES
 from pulsar_spark.transforms.offer import offer_candidates
+from pulsar_spark.transforms.round_inputs import ENTRIES
 from tests.transforms.rows import NOW, before_the_offer, held, limits, pending, unread
 
 

@@ -2,8 +2,6 @@
 
 from chispa import assert_df_equality
 
-from pulsar_spark.transforms.acknowledge import apply_acknowledgements
-from pulsar_spark.transforms.redelivery import give_back
 from tests.transforms.rows import (
     ENTRIES,
     NOW,
@@ -15,12 +13,13 @@ from tests.transforms.rows import (
     limits,
     pending,
     returned,
+    returns_applied,
     unread,
 )
 
 
 def given_back(spark, *rows: dict):
-    return entries_of(give_back(apply_acknowledgements(inputs(spark, *rows))))
+    return entries_of(returns_applied(inputs(spark, *rows)))
 
 
 def test_who_holds_what_is_given_back_decides_and_when(spark):

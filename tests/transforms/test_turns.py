@@ -1,7 +1,7 @@
 """How much each consumer's turn takes, and where it begins (2.16, 2.17, 2.38, 4.4-4.6, 0.28)."""
 
-from pulsar_spark.transforms.acknowledge import TURNS
 from pulsar_spark.transforms.offer import offer_candidates
+from pulsar_spark.transforms.round_inputs import TURNS
 from pulsar_spark.transforms.turns import READ_BATCH, line_up
 from tests.transforms.rows import before_the_offer, held, limits, pending, turns, unread
 
@@ -9,8 +9,8 @@ from tests.transforms.rows import before_the_offer, held, limits, pending, turns
 def lined_up(spark, *rows: dict) -> list[tuple]:
     """Consumer, first entry and the one behind its last, of each turn in line."""
     found = line_up(offer_candidates(before_the_offer(spark, *rows)))
-    in_line = found.where(f"axis = {TURNS}").orderBy("cursor", "first")
-    return [(row["turn"]["consumer_id"], row["from_entry"], row["to_entry"]) for row in in_line.collect()]
+    in_line = found.where(f"axis = {TURNS} AND consumer_id IS NOT NULL").orderBy("cursor", "first")
+    return [(row["consumer_id"], row["from_entry"], row["to_entry"]) for row in in_line.collect()]
 
 
 def test_a_fair_share_each_then_what_is_left_of_each_ones_permits(spark):

@@ -23,7 +23,7 @@ from pulsar_spark.storage.session import local_frame, side_session
 from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.storage.store.padded import replace_padded, to_parquet
 from pulsar_spark.transforms.round import PLANS, Plan, plan_for
-from pulsar_spark.transforms.round_inputs import SCHEMA, STATE
+from pulsar_spark.transforms.round_inputs import LEAF, SCHEMA, STATE, leaf_of
 
 LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)
 """Bytes of the files that prepared plans read."""
@@ -34,8 +34,15 @@ COMPILED_FROM = 4_000
 """Rows from which a compiled plan is quicker than an interpreted one. Few rounds have as many: those of a thousand
 subscriptions, or of as many partly acknowledged batches."""
 
-_INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
-_COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
+_PLANNED = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.optimizer.collapseProjectAlwaysInline": "true",
+    "spark.sql.ui.explainMode": "simple",
+}
+"""An operator more costs as much as a thousand expressions. Spark describes each execution, of which nobody reads
+more."""
+_INTERPRETED = {**_PLANNED, "spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
+_COMPILED = {**_PLANNED, "spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
 log = logging.getLogger(__name__)
 
 
@@ -94,31 +101,26 @@ class _Mode:
 
     @cached_property
     def _spark(self) -> SparkSession:
-        return side_session(self.application, _of(self.application) | self._settings)
+        return side_session(self.application, self._settings)
 
     def warm_up(self, plans: Sequence[Plan]) -> None:
         for plan in plans:
             self.run(SCHEMA.empty_table(), plan)
 
     def run(self, rows: pa.Table, plan: Plan) -> pa.Table:
-        parquet = to_parquet(rows)
+        leaf = leaf_of(rows)
+        parquet = to_parquet(leaf)
         length = next((length for length in LENGTHS if len(parquet) <= length), None)
         if length is None:
-            return plan(local_frame(self._spark, rows).coalesce(1)).toArrow()
+            return plan(local_frame(self._spark, leaf).coalesce(1)).toArrow()
         path = self._folder / f"inputs-{length}.parquet"
         check_there(self._folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         replace_padded(path, parquet, length)
         if (plan, length) not in self._prepared:
-            leaf = self._spark.read.schema(from_arrow_schema(SCHEMA)).parquet(str(path))
-            self._prepared[plan, length] = plan(leaf.coalesce(1))
+            read = self._spark.read.schema(from_arrow_schema(LEAF)).parquet(str(path))
+            self._prepared[plan, length] = plan(read.coalesce(1))
         return self._prepared[plan, length].toArrow()
-
-
-def _of(spark: SparkSession) -> dict[str, str]:
-    """Settings that a sibling session does not inherit."""
-    names = ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")
-    return {name: spark.conf.get(name) or "" for name in names}
 
 
 @uncollected()
