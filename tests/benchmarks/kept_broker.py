@@ -8,6 +8,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from pulsar_spark.broker.upkeep import housekeeping
+from pulsar_spark.protocol.policies.policies import HISTORY_SECONDS, TIME_TRAVEL_SECONDS
 from pulsar_spark.storage.delta import checkpoints, definitions
 from pulsar_spark.storage.upkeep import housekeeping as storage_housekeeping
 from pulsar_spark.storage.upkeep import kept_tables, shortening
@@ -24,7 +25,14 @@ def quickly_old(seconds: int, **paces: float) -> Iterator[None]:
     with ExitStack() as hurried:
         for module in (checkpoints, shortening):
             hurried.enter_context(patch.object(module, "CHOSEN_SECONDS", seconds))
-        hurried.enter_context(patch.object(kept_tables, "_seconds", lambda latest, topic: [seconds] * 2))
+        number = kept_tables._number
+        hurried.enter_context(
+            patch.object(
+                kept_tables,
+                "_number",
+                lambda *policy: seconds if policy[-1] in (HISTORY_SECONDS, TIME_TRAVEL_SECONDS) else number(*policy),
+            )
+        )
         hurried.enter_context(patch.object(kept_tables, "OWN_SECONDS", seconds))
         hurried.enter_context(
             patch.dict(definitions._CONFIGURATION, {FILES_PROPERTY: f"interval {TOLD_SECONDS} seconds"})

@@ -46,7 +46,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
                 bench.say(f"small: {processes} processes with {threads} threads send, {code.name}, {turn}")
                 folder = root / "send"
                 shutil.rmtree(folder, ignore_errors=True)
-                with _broker(code, folder) if has_broker else ExitStack():
+                with broker_of(code, folder) if has_broker else ExitStack():
                     found[side].append(together(code, "send", folder, [[str(messages), str(threads)]] * processes))
         return found
 
@@ -72,7 +72,7 @@ def _drains(bench: Bench, root: Path, sides: Sequence[Path]) -> Iterator[Figure]
                 for side, code in enumerate(sides):
                     bench.say(f"small: draining {messages}, {kind}, {code.name}, {turn}")
                     folder, given = root / f"drain-{side}-{messages}", [f"{kind}-{turn}", kind, str(messages)]
-                    with _broker(code, folder):
+                    with broker_of(code, folder):
                         found[side].append(together(code, "drain", folder, [given]))
             what = f"drain {messages:,} that were sent one at a time, {kind}"
             yield from _figures(what, "rate", PER_SECOND, found, DRAIN_RATE)
@@ -89,9 +89,9 @@ def _figures(
 
 def together(code: Path, what: str, root: Path, each: Sequence[Sequence[str]]) -> Clients:
     """Run clients of the checkout *code* at the same time, each with its further arguments."""
-    script = [sys.executable, str(_HERE / "tests/benchmarks/small_process.py"), what, str(root), "t"]
+    script = [str(_HERE / "tests/benchmarks/small_process.py"), what, str(root), "t"]
     with ExitStack() as ending:
-        clients = [ending.enter_context(_process([*script, *given], code)) for given in each]
+        clients = [ending.enter_context(python([*script, *given], code)) for given in each]
         for client in clients:
             client.stdout.readline()
         for client in clients:
@@ -106,16 +106,18 @@ def together(code: Path, what: str, root: Path, each: Sequence[Sequence[str]]) -
 
 
 @contextmanager
-def _broker(code: Path, root: Path) -> Iterator[None]:
+def broker_of(code: Path, root: Path) -> Iterator[subprocess.Popen]:
     """A broker without Spark, of the checkout *code*."""
-    with _process([sys.executable, "-m", "tests.benchmarks.kept_broker", str(root), "off"], code) as broker:
+    with python(["-m", "tests.benchmarks.kept_broker", str(root), "off"], code) as broker:
         broker.stdout.readline()
-        yield
+        yield broker
         broker.stdin.close()
 
 
-def _process(command: Sequence[str], code: Path) -> subprocess.Popen:
+def python(given: Sequence[str], code: Path) -> subprocess.Popen:
+    """A Python process that imports the checkout *code*."""
     environment = os.environ | {"PYTHONPATH": str(code)}
+    command = [sys.executable, *given]
     return subprocess.Popen(
         command, cwd=code, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
