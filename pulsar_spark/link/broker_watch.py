@@ -1,18 +1,52 @@
 """Looks at the bundle's lease once a second and logs whether a broker serves, because requests wait silently."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.processes.lease import BundleLease, Holder
 from pulsar_spark.storage.processes.starting import Starting, starting
 from pulsar_spark.storage.store.away import is_away
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS, FRESH_SECONDS = 1.0, 0.5
 
 NAME = "pulsar_spark.client"
 """Of the clients' logger."""
+
+
+class _Lease:
+    """What the lease of a bundle says, read at most every :data:`FRESH_SECONDS` for all clients of the process."""
+
+    def __init__(self, layout: Layout, lease: BundleLease):
+        self._layout, self._lease, self._lock = layout, lease, threading.Lock()
+        self._found: tuple[float, Holder | None, bool, Starting | None] = float("-inf"), None, False, None
+
+    def look(self, now: float) -> tuple[Holder | None, bool, Starting | None]:
+        """The holder, whether there is no lease, and the broker that starts; *now* may be of any clock."""
+        with self._lock:
+            if not self._found[0] <= now < self._found[0] + FRESH_SECONDS:
+                holder = self._lease.holder()
+                coming = None if holder else starting(self._layout)
+                self._found = now, holder, not self._lease.path.is_file(), coming
+            return self._found[1:]
+
+
+_leases: WeakValueDictionary[tuple[int, str], _Lease] = WeakValueDictionary()
+_leases_lock = forks.module_lock()
+
+
+def _lease_of(layout: Layout) -> _Lease:
+    lease = BundleLease(layout, "")
+    with _leases_lock:
+        key = forks.generation, str(lease.path)
+        found = _leases.get(key)
+        if found is None:
+            found = _leases[key] = _Lease(layout, lease)
+        return found
 
 
 class BrokerWatch:
@@ -20,7 +54,7 @@ class BrokerWatch:
 
     def __init__(self, layout: Layout, logger: logging.Logger, clock: Callable[[], float] = time.monotonic):
         self._layout, self._name, self._logger, self._clock = layout, str(layout.root), logger, clock
-        self._lease = BundleLease(layout, "")
+        self._lease = _lease_of(layout)
         self._holder: Holder | None = None
         self._next_look = float("-inf")
         self._was_there: bool | None = None
@@ -51,10 +85,9 @@ class BrokerWatch:
         if self.is_away:
             self.is_away = False
             self._logger.warning("root %r is back: waiting work continues", self._name)
-        before, coming = self._holder, None
+        before = self._holder
         try:
-            self._holder, self._has_no_lease = self._lease.holder(), not self._lease.path.is_file()
-            coming = None if self._holder else starting(self._layout)
+            self._holder, self._has_no_lease, coming = self._lease.look(now)
         except OSError as unclear:
             self._logger.debug("the lease of root %r cannot be read: %s", self._name, unclear)
             return

@@ -50,7 +50,8 @@ def test_a_broker_that_takes_over_is_said(tmp_path, caplog):
     prepare_root(layout)
     caplog.set_level(logging.INFO)
     watch = BrokerWatch(layout, logging.getLogger("watch"), lambda: now[0])
-    watch._lease.holder = iter([None, Holder("a", "h", 1, 0), Holder("a", "h", 1, 0), Holder("b", "h", 1, 0)]).__next__
+    holders = iter([None, Holder("a", "h", 1, 0), Holder("a", "h", 1, 0), Holder("b", "h", 1, 0)])
+    watch._lease.look = lambda _: (next(holders), False, None)
     seen = []
     for second in (0, 0.5, 1, 2, 3):
         now[0] = second

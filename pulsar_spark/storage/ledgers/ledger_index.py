@@ -247,7 +247,8 @@ class LedgerIndex:
             for commit in self._log.commits(after=self._version):
                 if commit.may_concern(self._topics):
                     if commit.reader_rows is not None:
-                        self._take_in(rows_from(commit.reader_rows, _SCHEMA))
+                        ours = (row for row in commit.reader_rows if row.get("topic_id") in self._topics)
+                        self._take_in(rows_from(ours, _SCHEMA))
                     else:
                         with reading(self._path):
                             rows = read_added(self._path, commit, LEDGERS.schema, _COLUMNS)
