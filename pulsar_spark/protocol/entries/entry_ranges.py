@@ -24,10 +24,10 @@ MOST_STRETCHES = 16
 """Stretches up to which the entries of a state that a round changed are a range each; of more, one row names all."""
 
 
-def state_of(held: Range) -> EntryState:
+def state_of(range_: Range) -> EntryState:
     """What a range says of each of its entries; those that are dead count as acknowledged."""
-    is_done = held.status in (ACKNOWLEDGED, DEAD)
-    return FIXED[ACKNOWLEDGED_CODE] if is_done else EntryState(*held[2:-1])
+    is_done = range_.status in (ACKNOWLEDGED, DEAD)
+    return FIXED[ACKNOWLEDGED_CODE] if is_done else EntryState(*range_[2:-1])
 
 
 def ranges_of(entries: EntryMap, first: int = 0, last: int | None = None) -> PackedRanges:
@@ -35,7 +35,7 @@ def ranges_of(entries: EntryMap, first: int = 0, last: int | None = None) -> Pac
 
     >>> entries = EntryMap()
     >>> put_ranges(entries, [Range(1, 3, "pending", "c", 1, 0, batch_size=1), Range(5, 5, "acknowledged")])
-    >>> [held[:4] for held in ranges_of(entries)]
+    >>> [range_[:4] for range_ in ranges_of(entries)]
     [(1, 3, 'pending', 'c'), (5, 5, 'acknowledged', None)]
     """
     first, last = max(first, entries.mark_delete + 1), entries.end - 1 if last is None else min(last, entries.end - 1)
@@ -175,10 +175,10 @@ def state_rows(
 def _joined(changes: Sequence[Change]) -> tuple[np.ndarray, np.ndarray]:
     """What *changes* say: codes, and positions."""
     firsts, lasts = as_array((each.first, each.last) for each in changes)
-    told, is_one = np.concatenate([each.codes for each in changes]), (firsts[1:] == lasts[:-1] + 1).all()
+    codes, is_one = np.concatenate([each.codes for each in changes]), (firsts[1:] == lasts[:-1] + 1).all()
     at = np.arange(firsts[0], lasts[-1] + 1) if is_one else expanded(firsts, lasts)
-    is_told = told != UNCHANGED
-    return (told, at) if is_told.all() else (told[is_told], at[is_told])
+    is_changed = codes != UNCHANGED
+    return (codes, at) if is_changed.all() else (codes[is_changed], at[is_changed])
 
 
 def _are_few(positions: np.ndarray) -> bool:
