@@ -19,7 +19,7 @@ MESSAGES = table_spec(
         pa.string(),
         "UUIDv7 of the publish commit: constant in it, ordered by time; a retried publish keeps it",
     ),
-    ("entry_id", pa.int64(), "write task << 33 plus a number dense within task and partition"),
+    ("entry_id", pa.int64(), "(write task << 33) + a number that counts up by one within task and partition"),
     ("batch_index", pa.int32(), "place in the entry's batch; null outside a batch"),
     ("batch_size", pa.int32(), "messages in the entry: 1 outside a batch"),
     ("partition", pa.int32(), "partition of the topic; -1 where the topic has none"),
@@ -40,8 +40,8 @@ MESSAGES = table_spec(
     (
         "sticky_key_hash",
         pa.int32(),
-        "Murmur3 of the sticky key of the entry's first message, sign bit cleared: 31 bits, if the producer computed "
-        "it. Its slot is the hash modulo 65536; selectors before 4.0 use the whole hash. null = the reader computes it",
+        "Murmur3 of the sticky key of the entry's first message, without the sign bit: 31 bits. The slot is the hash "
+        "modulo 65536; selectors before 4.0 use the whole hash. null = the producer did not compute it, so readers do",
     ),
     ("partition_key_b64_encoded", pa.bool_(), "partition_key is base64 of bytes; null = it is text"),
     ("ordering_key_b64_encoded", pa.bool_(), "ordering_key is base64 of bytes; null = it is text"),
@@ -53,7 +53,8 @@ MESSAGES = table_spec(
 )
 
 DELIVERED = tuple(MESSAGES.schema.names[: MESSAGES.schema.names.index(HASH)])
-"""Columns of a delivery. Later columns are read only by name, so that users' own tables of deliveries keep theirs."""
+"""Columns of a delivered message, unless others are named: those before the hash. Columns that releases add come after
+it, so users who store deliveries in tables of their own keep the same columns."""
 
 CHUNK_COLUMNS = ("uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_size")
 """Columns that mark a row as a chunk of a message."""
@@ -80,7 +81,7 @@ REPROCESSING = table_spec(
     ("topic_id", pa.string(), "Delta's id of the dead letter topic's table"),
     ("job_time", TIME, "when the step was recorded"),
     ("table_version", pa.int64(), "job: the version of the dead letter topic's table that the job reads"),
-    ("text", pa.string(), "job: its settings and the letters it left, counted by cause, as JSON"),
+    ("text", pa.string(), "job: its settings, and how many letters it does not send, by cause, as JSON"),
     ("subscription", pa.string(), "claim, sent: subscription the letter died on"),
     ("destination", pa.string(), "claim, chunk, sent: full name of the topic the letter goes to"),
     ("chunk", pa.int64(), "claim, chunk, sent: number of the commit within job and destination"),

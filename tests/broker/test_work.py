@@ -82,7 +82,7 @@ def test_the_work_of_some_cursors_is_numbered_afresh():
         rows.extend("range", cursor, [(cursor, cursor)])
     work = Work(rows.table(), ["a", "b", "c"], ["x", "y", "z"])
     some = work.only((2, 0))
-    assert (some.cursors, some.affected) == (["c", "a"], ["z", "x"])
+    assert (some.cursors, some.coded) == (["c", "a"], ["z", "x"])
     assert sorted(zip(some.rows["cursor"].to_pylist(), some.rows["first"].to_pylist())) == [(0, 2), (1, 0)]
     nothing = work.only(())
     assert not nothing and nothing.rows.num_rows == 0

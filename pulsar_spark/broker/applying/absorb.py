@@ -14,16 +14,19 @@ from pulsar_spark.broker.round.isolation import isolated, of_cursor
 
 def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome], limit: int) -> RoundRows:
     """Take the plan's *outcomes* into the bundle; returns the rows to commit, except the round's own. *limit* is the
-    broker's limit of unacknowledged messages, 0 for none."""
+    broker's limit of unacknowledged messages, 0 for none.
+
+    What is acknowledged up to the new mark-delete is in the cursor's row; other entries are in rows of kind ``range``.
+    """
     rows = RoundRows(draft.facts, draft.number)
     for cursor, found in work.fruitless:
         cursor.nothing_found_at = found
     for cursor, takers in work.resting:  # first, so that what follows may wake them
         with isolated(of_cursor(cursor)):
             let_rest(bundle, bundle.now, cursor, takers)
-    for changes, affected, outcome in zip(work.cursors, work.affected, outcomes, strict=True):
+    for changes, coded, outcome in zip(work.cursors, work.coded, outcomes, strict=True):
         with isolated(of_cursor(changes.cursor)):
-            _absorb_cursor(changes, affected, outcome, rows)
+            _absorb_cursor(changes, coded, outcome, rows)
     if limit:
         blocked, facts = hold_back(bundle, limit)
         rows.facts += facts

@@ -1,10 +1,11 @@
 """What a cursor keeps of chunked messages. Rules: semantics 1.10-1.16 with 0.10, 0.25.
 
-The entry of a message's last chunk, its *unit*, stands for all chunks in the plan. All other chunks are *parts*, which
-a read passes over. A part is acknowledged with its message.
+In the plan, the entry of a message's last chunk (its *unit*) stands for the whole message. All other chunks are
+*parts*, which a read passes over. A part is acknowledged with its message.
 
-An incomplete message is **released** (acknowledged whatever follows) if it expired or there were too many. It is **kept
-back** from a consumer whose limits it exceeds, and pending there once complete.
+An incomplete message is **released** if it expired or there were too many: it is acknowledged, and so is what still
+comes of it. It is **kept back** from a consumer whose limits it exceeds: once complete, it is pending at that consumer,
+who does not receive it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,9 +37,12 @@ class ChunkedCursor(Protocol):
 
 
 class Chunked:
-    """The chunked messages of one cursor. ``released`` and, by consumer, ``kept_back`` are stretches of first
-    positions, in which no other incomplete message begins. Up to ``seen``, completed messages are handled; up to
-    ``walked``, limits are applied."""
+    """The chunked messages of one cursor.
+
+    * ``released``, and ``kept_back`` by consumer, name incomplete messages: all that begin in these stretches.
+    * ``seen``: of the messages that end before it, those released or kept back were handled.
+    * ``walked``: to the messages before it, limits were applied.
+    """
 
     def __init__(self, cursor: ChunkedCursor, groups: ChunkGroups):
         self.cursor, self.groups, self.seen = cursor, groups, 0
@@ -50,7 +54,7 @@ class Chunked:
 
     @property
     def numbered(self) -> int:
-        """The position after the last numbered chunk."""
+        """The position after the last chunk that has one."""
         return self.groups.last_position + 1
 
     @property
@@ -77,13 +81,17 @@ class Chunked:
         return ChunkLimits() if limiter is None else ChunkLimits.of(limiter.properties)
 
     def begin_anew(self, consumer_id: str | None = None) -> None:
-        """Read unacknowledged messages again: consumers changed, or this one gets everything again."""
+        """Apply limits to all unacknowledged messages again: consumers changed, or one asks for everything again."""
         if consumer_id is not None:
             self.kept_back.pop(consumer_id, None)
         self.walked = min(self.walked, self.cursor.mark_delete + 1)
 
     def move(self, target: int) -> None:
-        """Give the cursor a map that begins at *target*; whatever ends there or later is delivered."""
+        """Give the cursor a new map, as if everything before *target* were acknowledged.
+
+        Chunked messages that end at *target* or later are delivered whole. So the map begins at the first of their
+        chunks.
+        """
         self.released, self.kept_back = Positions(), {}
         self.cursor.entries = entries = EntryMap(target - 1)
         firsts, _ = self.groups.units(target, self.groups.last_position)
@@ -97,6 +105,7 @@ class Chunked:
         self.walked = target
 
     def next_expiry(self) -> int | None:
+        """When the next incomplete message expires, in microseconds by the machine's clock."""
         expire_ms = self.limits.expire_ms
         if not expire_ms:
             return None
@@ -149,12 +158,13 @@ class Chunked:
             return positions
         firsts, which = np.unique(self.groups.begins(positions), return_inverse=True)
         is_needed = np.isin(firsts, self.groups.open().firsts) & ~self.are_released(firsts)
-        ends = self.groups.ends(firsts)
+        ends = self.groups.ends(firsts)  # -1 for incomplete messages
         is_done = np.isin(codes_at(entries, ends), entries.codes.acknowledged)
         return positions[~(is_needed | (ends >= 0) & ~is_done)[which]]
 
     def with_parts(self, acknowledged: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """The ordered stretches *acknowledged*, joined with parts after mark-delete."""
+        """The ordered stretches *acknowledged*, joined with all parts after mark-delete, of whatever message, because a
+        backlog counts units only."""
         found = Positions()
         for first, last in merge(
             acknowledged, self.groups.parts(self.cursor.mark_delete + 1, self.groups.last_position)
@@ -165,6 +175,7 @@ class Chunked:
     # For deliveries
 
     def packed_between(self, first: int, last: int) -> bytes | None:
+        """Packed first and last positions of messages that end at *first*..*last*; None without any."""
         return packed_pairs(*self.groups.units(first, last))
 
     def packed_at(self, positions: np.ndarray) -> bytes | None:
@@ -177,7 +188,7 @@ class Chunked:
 
 
 def _stretches(firsts: np.ndarray, which: np.ndarray) -> Positions:
-    """The messages *which* of *firsts*, as stretches without first positions of others."""
+    """The positions *which* of the ascending *firsts*, as stretches in which no other of *firsts* lies."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], which, [False])).astype(np.int8)))
     found = Positions()
     for begin, end in edges.reshape(-1, 2).tolist():

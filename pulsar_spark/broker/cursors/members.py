@@ -92,11 +92,11 @@ class Members(RequestHandler):
 
     def _honour_or_not(self, cursor: Cursor) -> None:
         """The first consumer decides whether deliver times count."""
-        draft = self.draft.of(cursor)
+        changes = self.draft.of(cursor)
         if honours_delays(self.bundle, cursor):
-            wait_again(self.bundle, draft, self.draft.wall)
+            wait_again(self.bundle, changes, self.draft.wall)
         else:
-            stop_waiting(draft)
+            stop_waiting(changes)
 
     def _check_may_join(self, cursor: Cursor | None, request: Request, newcomer: Newcomer | None) -> None:
         """Refuse a consumer that may not join, after checking that those in the way live."""
@@ -123,13 +123,13 @@ class Members(RequestHandler):
         cursor.joined += 1
         cursor.consumers[consumer.consumer_id] = consumer
         cursor.last_active = self.draft.now
-        draft = self.draft.of(cursor)
-        draft.is_changed = True
-        draft.has_new_limits |= not consumer.has_unacked_limits
-        draft.changed_consumers.add(consumer.consumer_id)
+        changes = self.draft.of(cursor)
+        changes.is_changed = True
+        changes.has_new_limits |= not consumer.has_unacked_limits
+        changes.changed_consumers.add(consumer.consumer_id)
         if newcomer:
-            take_in(cursor, newcomer, draft)
-        self._choose_active(cursor, draft)
+            take_in(cursor, newcomer, changes)
+        self._choose_active(cursor, changes)
         if cursor.chunked:
             cursor.chunked.begin_anew()
 
@@ -213,8 +213,8 @@ class Members(RequestHandler):
     def delete(self, cursor: Cursor) -> None:
         for consumer_id in list(cursor.consumers):
             self._leave(cursor, consumer_id, "unsubscribed")
-        draft = self.draft.cursors.pop(cursor.key, None)
-        self.draft.facts += [removed_consumer_row(cursor, *removed) for removed in (draft.removed if draft else [])]
+        changes = self.draft.cursors.pop(cursor.key, None)
+        self.draft.facts += [removed_consumer_row(cursor, *removed) for removed in (changes.removed if changes else [])]
         self.draft.facts.append(removed_cursor_row(cursor))
         del self.bundle.cursors[cursor.key]
         if entry := self.bundle.set_aside.cursor(cursor):
@@ -244,11 +244,11 @@ class Members(RequestHandler):
             for _, policy in [key for key in self.bundle.policies if key[0] == name and key[1] in POLICIES]:
                 self.draft.facts.append(self.bundle.set_policy(name, policy, None))
             for cursor in self.bundle.cursors_of(state.topic.topic_id):
-                draft = self.draft.of(cursor)
+                changes = self.draft.of(cursor)
                 for consumer_id in list(cursor.consumers):
                     self._leave(cursor, consumer_id, "deleted")
-                draft.forget_ranges()
-                self.draft.facts += [removed_consumer_row(cursor, *removed) for removed in draft.removed]
+                changes.forget_ranges()
+                self.draft.facts += [removed_consumer_row(cursor, *removed) for removed in changes.removed]
                 del self.draft.cursors[cursor.key], self.bundle.cursors[cursor.key]
             self.bundle.forget_delayed(state.topic.topic_id)
             self.draft.facts.append(removed_topic_row(state))
@@ -261,21 +261,21 @@ class Members(RequestHandler):
                 self._leave(cursor, consumer.consumer_id, why)
 
     def _leave(self, cursor: Cursor, consumer_id: str, why: str) -> None:
-        draft = self.draft.of(cursor)
-        draft.removed.append(Removed(cursor.consumers.pop(consumer_id), why))
-        draft.left.add(consumer_id)
+        changes = self.draft.of(cursor)
+        changes.removed.append(Removed(cursor.consumers.pop(consumer_id), why))
+        changes.left.add(consumer_id)
         cursor.last_active = self.draft.now
-        draft.changed_consumers.discard(consumer_id)
-        draft.is_changed = True
-        release_hashes(cursor, consumer_id, draft)
+        changes.changed_consumers.discard(consumer_id)
+        changes.is_changed = True
+        release_hashes(cursor, consumer_id, changes)
         if cursor.chunked:
             cursor.chunked.begin_anew(consumer_id)
-        self._choose_active(cursor, draft)
+        self._choose_active(cursor, changes)
         cursor.subscription_type = type_of(cursor.subscription_type, cursor.consumers)
         if cursor.subscription_type is None:
             cursor.is_blocked, cursor.is_blocked_by_broker = False, False
 
-    def _choose_active(self, cursor: Cursor, draft: CursorDraft) -> None:
+    def _choose_active(self, cursor: Cursor, changes: CursorDraft) -> None:
         """Choose the active consumer on Exclusive and Failover; the previous one's entries return uncounted (2.10,
         2.11)."""
         before, cursor.active_id = cursor.active_id, None
@@ -287,9 +287,9 @@ class Members(RequestHandler):
             cursor.active_id = active.consumer_id if active else None
         if cursor.active_id == before:
             return
-        draft.changed_consumers |= cursor.consumers.keys() & {before, cursor.active_id}
+        changes.changed_consumers |= cursor.consumers.keys() & {before, cursor.active_id}
         if before is not None:
-            draft.left.add(before)
+            changes.left.add(before)
             delay_ms = self.bundle.policy(cursor.topic, "active_consumer_failover_delay_ms")
             pause_ms = takeover_pause_ms(cursor.subscription_type or "", delay_ms)
             if pause_ms is not None:

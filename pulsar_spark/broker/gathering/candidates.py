@@ -1,5 +1,8 @@
-"""Which cursors could receive something, and when next. A Key_Shared round that finds nothing notes the state, and no
-round looks again before it changes."""
+"""Which cursors have work in a round, and when the next one will.
+
+A round that finds nothing to deliver on a Key_Shared cursor notes the cursor's state. No later round looks there again
+before that state changes.
+"""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -15,12 +18,13 @@ from pulsar_spark.storage.delta.python_rows import uncollected
 
 
 def next_due(bundle: Bundle, now: int) -> int | None:
-    """The earliest instant after *now* with work but no request, if both clocks agree; None without one."""
+    """The earliest instant after *now* at which there is work, though no request comes; None if there is none. Only for
+    callers whose two clocks agree."""
     return min((due for due in next_dues(bundle, Instant(now, now)) if due is not None), default=None)
 
 
 def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
-    """That instant by the broker's own clock, and by the machine's."""
+    """The earliest such instants by the broker's own clock, and by the machine's; None where there is none."""
     served = [cursor for cursor in bundle.cursors.awake() if not bundle.set_aside.has(cursor)]
     at_rest = bundle.cursors.next_due()
     own = [due for cursor in served for due in cursor.returns_at() if due > now.own]
@@ -31,12 +35,14 @@ def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     wall = [due for cursor in served if (due := cursor.next_replay(now.wall)) is not None]
     wall += [due for cursor in served if cursor.chunked and (due := cursor.chunked.next_expiry()) is not None]
     wall += _next_looks(bundle, served, now)
-    own, wall = ([*dues, *([] if due is None else [due])] for dues, due in zip((own, wall), at_rest))
+    at_rest_own, at_rest_wall = at_rest
+    own += [] if at_rest_own is None else [at_rest_own]
+    wall += [] if at_rest_wall is None else [at_rest_wall]
     return min(own, default=None), min(wall, default=None)
 
 
 def _next_looks(bundle: Bundle, cursors: Iterable[Cursor], now: Instant) -> Iterator[int]:
-    """When entries come due next for cursors with consumers that can take them."""
+    """When to look next for entries whose deliver time comes, on cursors with consumers that can take them."""
     for cursor in cursors:
         if cursor.dues is not None and takers_of(cursor, now.own) and _may_take(cursor):
             tick = 1000 * bundle.policy(cursor.topic, DELAYED_DELIVERY_TICK_MS)
@@ -55,7 +61,7 @@ def has_work(bundle: Bundle, draft: RoundDraft) -> bool:
 
 
 def takers_of(cursor: Cursor, now: int) -> list[Consumer]:
-    """Consumers that may receive entries, as far as permits say."""
+    """Consumers with permits, if the cursor may deliver now; some of them may be blocked (see :func:`_may_take`)."""
     if cursor.reads_after > now:
         return []
     if cursor.is_single_active:
@@ -64,7 +70,7 @@ def takers_of(cursor: Cursor, now: int) -> list[Consumer]:
 
 
 def takes_part(bundle: Bundle, draft: RoundDraft, cursor: Cursor, takers: Collection[Consumer]) -> bool:
-    """Does the cursor have work, if *takers* may receive its entries?"""
+    """Does the cursor have work: requests, entries that come back, or entries that *takers* may receive?"""
     changes = draft.cursors.get(cursor.key)
     if changes is not None and changes.has_work:
         return True
@@ -84,7 +90,7 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]
             return False
         replays = any(due <= wall for due in cursor.replays_at())
     else:
-        until = NEVER - 1 if cursor.is_single_active else wall  # these know no deliver times (2.6)
+        until = NEVER - 1 if cursor.is_single_active else wall  # Exclusive and Failover ignore deliver times (2.6)
         replays = any(due <= until for due in cursor.replays_at())
     if cursor.dues and cursor.dues.is_due(wall):
         return True
@@ -115,16 +121,18 @@ def let_all_rest(bundle: Bundle, now: Instant) -> None:
 
 
 def _may_take(cursor: Cursor) -> bool:
+    """Does any consumer have permits, and is not blocked?"""
     return any(consumer.permits > 0 and not consumer.is_blocked for consumer in cursor.consumers.values())
 
 
 def _found_nothing(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> bool:
+    """Did an earlier round note that it found nothing, and is all as it was then?"""
     known = cursor.nothing_found_at
     return known is not None and known[0] == _state(bundle, cursor, takers) and (known[1] is None or known[1] > wall)
 
 
 def nothing_found(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> tuple:
-    """What to note of a cursor in which nothing was found for these consumers."""
+    """What to note of a cursor in which nothing was found for these consumers: its state, and until when that holds."""
     dues = [cursor.next_replay(wall), None if cursor.dues is None else cursor.dues.next_due(wall)]
     return _state(bundle, cursor, takers), min((due for due in dues if due is not None), default=None)
 

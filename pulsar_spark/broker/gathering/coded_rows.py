@@ -34,7 +34,7 @@ class CodedRows:
         self.planned: list[Range] = []
         """Ranges of places of entries of which something is known."""
         self.rows: list[tuple] = []
-        """The ranges of the plan, by their columns: those of :attr:`planned`, and entries that were never delivered."""
+        """The ranges of the plan, by their columns: :attr:`planned`, and ranges of entries never delivered."""
         self.line: tuple[str | None, bool | None] = NO_LINE
         """Columns ``line`` (the owner) and ``is_held`` of the rows that are added now."""
 
@@ -62,7 +62,8 @@ class CodedRows:
         self.add_part(Listed(positions))
 
     def add_row(self, code: int, first: int, last: int, requested: Requested) -> None:
-        """Add a row for the places *first*..*last*, of entries that have a code."""
+        """Add a row for the places *first*..*last*, of entries that have a code. Never delivered ones have a row only
+        if requests acknowledge them."""
         if code >= len(FIXED):
             state = self._entries.codes.state(code)
             self.planned.append(Range(first, last, *state))

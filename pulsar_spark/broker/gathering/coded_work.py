@@ -108,7 +108,8 @@ class Labelled(NamedTuple):
 
 class CodedWork:
     """What is planned for one cursor: *planned* are ranges of places of known entries, *parts* where the entries of all
-    places lie. A read *passed* over positions, which get a code. *settle* changes what follows from the plan."""
+    places lie. A read *passed* over positions, which get a code. *settle* is called once the map has the result; it
+    changes parts of chunked messages that follow from it."""
 
     def __init__(
         self,
@@ -135,7 +136,8 @@ class CodedWork:
                     yield range_._replace(first=first, last=last)
 
     def store(self, ranges: Iterable[Range]) -> StateRows:
-        """Put what the plan says of places into the map, and let mark-delete pass; what changed above it."""
+        """Put what the plan says of places into the map, whose ``take_changes`` moves mark-delete; what changed above
+        it."""
         entries, codes = self._entries, self._entries.codes
         puts = _Puts(entries)
         for range_ in ranges:
@@ -163,8 +165,8 @@ class CodedWork:
 
 
 class _Puts:
-    """What a round puts into a map. *answered* are the acknowledgements of whole deliveries, *dealt* entries dealt in
-    another order than that of positions, by code."""
+    """What a round puts into a map. *answered* are acknowledgements of all entries that a delivery still has, which are
+    a row each; *dealt* are entries dealt in another order than that of positions, by code."""
 
     def __init__(self, entries: EntryMap):
         self._entries = entries

@@ -25,7 +25,7 @@ def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
         if not bundle.set_aside.has(cursor):
             with isolated(of_cursor(cursor)):
                 gathering.look_at(cursor)
-    return Work(gathering.rows.table(), gathering.cursors, gathering.affected, gathering.resting, gathering.fruitless)
+    return Work(gathering.rows.table(), gathering.cursors, gathering.coded, gathering.resting, gathering.fruitless)
 
 
 class _Gathering:
@@ -33,7 +33,7 @@ class _Gathering:
         self.bundle, self.draft = bundle, draft
         self.rows = Rows()
         self.cursors: list[CursorDraft] = []
-        self.affected: list[CodedWork] = []
+        self.coded: list[CodedWork] = []
         self.resting: list[tuple[Cursor, list[Consumer]]] = []
         self.fruitless: list[tuple[Cursor, tuple]] = []
 
@@ -55,7 +55,7 @@ class _Gathering:
         self._add_turns(number, changes, takers, work.planned, elsewhere)
         self.rows.extend("range", number, coded.rows.rows)
         self.cursors.append(changes)
-        self.affected.append(work)
+        self.coded.append(work)
 
     def _limit(self, cursor: Cursor, name: str) -> int:
         return self.bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0

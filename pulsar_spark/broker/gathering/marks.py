@@ -60,7 +60,7 @@ class Marks:
 
     @cached_property
     def answered(self) -> dict[int, list[tuple[int, int]]]:
-        """The codes of deliveries that consumers acknowledge, each with the stretches of it."""
+        """What ``delivered_acks`` mean in the map: codes of deliveries, with the stretches to acknowledge of each."""
         found: dict[int, list[tuple[int, int]]] = {}
         for first, last, consumer_id, number in self._changes.delivered_acks:
             for code, state in self.pending.items():

@@ -53,11 +53,11 @@ def refusal_of(newcomer: Newcomer, cursor: Cursor | None) -> tuple[str, str] | N
     return None
 
 
-def take_in(cursor: Cursor, newcomer: Newcomer, draft: CursorDraft) -> None:
+def take_in(cursor: Cursor, newcomer: Newcomer, changes: CursorDraft) -> None:
     """Give a consumer its hashes, and note its join position."""
     consumer_id = newcomer.member.consumer_id
     cursor.key_shared = cursor.key_shared or newcomer.rules
-    _before_change(draft)
+    _before_change(changes)
     cursor.selector = owners_with(cursor.selector, cursor.key_shared, newcomer.member)
     position = join_position(
         cursor.key_shared,
@@ -69,28 +69,28 @@ def take_in(cursor: Cursor, newcomer: Newcomer, draft: CursorDraft) -> None:
         cursor.recently_joined[consumer_id] = position
 
 
-def release_hashes(cursor: Cursor, consumer_id: str, draft: CursorDraft) -> None:
+def release_hashes(cursor: Cursor, consumer_id: str, changes: CursorDraft) -> None:
     if cursor.selector is None:
         return
-    _before_change(draft)
+    _before_change(changes)
     recent = still_recent(cursor.recently_joined, cursor.consumers)
-    draft.changed_consumers |= (cursor.recently_joined.keys() - recent.keys()) & cursor.consumers.keys()
+    changes.changed_consumers |= (cursor.recently_joined.keys() - recent.keys()) & cursor.consumers.keys()
     cursor.recently_joined = recent
     cursor.selector = owners_without(cursor.selector, consumer_id) if cursor.consumers else None
     if not cursor.consumers:
         cursor.key_shared = None
 
 
-def _before_change(draft: CursorDraft) -> None:
-    if draft.ranges_before is None:
-        draft.ranges_before = draft.cursor.hash_ranges
+def _before_change(changes: CursorDraft) -> None:
+    if changes.ranges_before is None:
+        changes.ranges_before = changes.cursor.hash_ranges
 
 
-def with_other_ranges(draft: CursorDraft) -> set[str]:
-    if draft.ranges_before is None:
+def with_other_ranges(changes: CursorDraft) -> set[str]:
+    if changes.ranges_before is None:
         return set()
-    after = draft.cursor.hash_ranges
-    return {each for each in draft.cursor.consumers if after.get(each) != draft.ranges_before.get(each)}
+    after = changes.cursor.hash_ranges
+    return {each for each in changes.cursor.consumers if after.get(each) != changes.ranges_before.get(each)}
 
 
 def restore(cursor: Cursor, row: Mapping, of_consumers: Mapping[str, Mapping]) -> None:

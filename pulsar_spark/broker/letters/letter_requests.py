@@ -31,14 +31,14 @@ class LetterRequests(Acknowledgements):
                 f"position {position} is not the last chunk of a message: put a chunked message off "
                 "by the id of its last chunk"
             )
-        draft = self.draft.of(cursor)
-        kept = self.kept_ack_set(draft, position)
+        changes = self.draft.of(cursor)
+        kept = self.kept_ack_set(changes, position)
         if request.ack_set is not None and kept:
             self.check_ack_set(cursor, position, request.ack_set)
         index = self._index_put_off(cursor, position, request, reconsume_later) if kept else None
         if index is not None and ack_sets.has(kept, index):
             self._check_letter_topic(reconsume_later)
-            self.draft.facts.append(self._letter(draft, position, request, reconsume_later, index))
+            self.draft.facts.append(self._letter(changes, position, request, reconsume_later, index))
         acknowledge = self.cumulative_ack if reconsume_later.is_cumulative else self.ack
         acknowledge(request)
 
@@ -68,9 +68,9 @@ class LetterRequests(Acknowledgements):
             self._letter_topics.add(reconsume_later.letter_topic)
 
     def _letter(
-        self, draft: CursorDraft, position: int, request: Request, reconsume_later: ReconsumeLater, index: int
+        self, changes: CursorDraft, position: int, request: Request, reconsume_later: ReconsumeLater, index: int
     ) -> dict:
-        cursor = draft.cursor
+        cursor = changes.cursor
         range_, batch_size = cursor.find(position), self.bundle.batch_size(cursor, position)
         return put_off_letter_row(
             cursor,

@@ -125,7 +125,7 @@ class _Mode:
 
 @uncollected()
 def outcomes(result: pa.Table, cursors: int) -> list[Outcome]:
-    """A plan's result (transforms.round_inputs.RESULT) by cursor, with ranges by position."""
+    """A plan's result (transforms.round_inputs.RESULT) by cursor, with ranges in the order of places."""
     kinds = result["kind"].to_numpy()
     found = [Outcome(ranges, False, 0, 0, []) for ranges in _ranges(result.filter(kinds == "range"), cursors)]
     for kind, columns in (("consumer", ConsumerOutcome._fields), ("cursor", Outcome._fields[1:4])):

@@ -51,13 +51,16 @@ class Rows:
 
 
 class Work(NamedTuple):
-    """What to plan: rows of transforms.round_inputs, the cursor of each number, and the entries they stand for.
+    """What to plan: rows of transforms.round_inputs, and for each cursor, by its number in them, what the round does to
+    it, and which entries the rows stand for (``coded``).
+
     ``resting`` are cursors without work, with consumers that could take entries. ``fruitless`` are Key_Shared cursors
-    in which nothing was found."""
+    in which nothing was found.
+    """
 
     rows: pa.Table
     cursors: list[CursorDraft]
-    affected: list[CodedWork]
+    coded: list[CodedWork]
     resting: Sequence[tuple[Cursor, Collection[Consumer]]] = ()
     fruitless: Sequence[tuple[Cursor, tuple]] = ()
 
@@ -71,7 +74,7 @@ class Work(NamedTuple):
         return Work(
             self.rows.set_column(0, SCHEMA.field("cursor"), places).filter(is_in),
             [self.cursors[number] for number in numbers],
-            [self.affected[number] for number in numbers],
+            [self.coded[number] for number in numbers],
         )
 
 
@@ -86,7 +89,8 @@ class ConsumerOutcome(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A cursor's planned ranges by position, is it blocked, messages delivered and redelivered, consumers."""
+    """A cursor's planned ranges, is it blocked, messages delivered and redelivered, consumers. Ranges are of places, in
+    order (see gathering.coded_work)."""
 
     ranges: list[Range]
     is_blocked: bool

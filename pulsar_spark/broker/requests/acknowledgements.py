@@ -28,9 +28,9 @@ class Acknowledgements(RequestHandler):
     def ack(self, request: Request) -> str | None:
         cursor = self.cursor_of(request)
         first, last = self.check_range(cursor, request.first, request.last)
-        draft = self.draft.of(cursor)
+        changes = self.draft.of(cursor)
         if is_true(request.properties, CANCEL):
-            return self._cancel(draft, request, first, last)
+            return self._cancel(changes, request, first, last)
         if DELIVERY_ROUND in request.properties:
             delivered = number_of(request, DELIVERY_ROUND, least=0)
             consumer = self.consumer_of(request, cursor)
@@ -39,39 +39,39 @@ class Acknowledgements(RequestHandler):
                     f"ack set for what round {delivered} delivered of positions {first} to {last}: an ack set is for "
                     "one entry, without a delivery_round"
                 )
-            draft.delivered_acks.append((first, last, consumer.consumer_id, delivered))
+            changes.delivered_acks.append((first, last, consumer.consumer_id, delivered))
             return None
         if request.ack_set is None:
-            draft.acks.add(first, last)
+            changes.acks.add(first, last)
             return None
         if first != last:
             raise InvalidMessage(f"ack set for positions {first} to {last}: an ack set is for one entry")
         if first <= cursor.mark_delete or cursor.is_part(first):
             return None
         self.check_ack_set(cursor, first, request.ack_set)
-        draft.ack_sets[first] = ack_sets.intersect(self.kept_ack_set(draft, first), request.ack_set)
+        changes.ack_sets[first] = ack_sets.intersect(self.kept_ack_set(changes, first), request.ack_set)
         return None
 
-    def _cancel(self, draft: CursorDraft, request: Request, first: int, last: int) -> str:
+    def _cancel(self, changes: CursorDraft, request: Request, first: int, last: int) -> str:
         """Acknowledge the named entries that wait for their deliver time; returns their number."""
-        positions = self._waiting(draft, request, first, last)
+        positions = self._waiting(changes, request, first, last)
         for first, last in ranges_of(positions):
-            draft.acks.add(first, last)
+            changes.acks.add(first, last)
         return str(len(positions))
 
     def reschedule(self, request: Request) -> str:
         """Give the named entries that wait for their deliver time another one; returns their number."""
         cursor = self.cursor_of(request)
         span = self.check_range(cursor, request.first, request.last)
-        draft = self.draft.of(cursor)
+        changes = self.draft.of(cursor)
         due_time = 1000 * number_of(request, DELIVER_AT_MS, most=MAX_MS)
-        positions = self._waiting(draft, request, *span)
+        positions = self._waiting(changes, request, *span)
         if len(positions):
-            reschedule(self.bundle, draft, positions, max(due_time, 0))
+            reschedule(self.bundle, changes, positions, max(due_time, 0))
         return str(len(positions))
 
-    def _waiting(self, draft: CursorDraft, request: Request, first: int, last: int) -> np.ndarray:
-        positions = waiting(self.bundle, draft, first, last, self.draft.wall)
+    def _waiting(self, changes: CursorDraft, request: Request, first: int, last: int) -> np.ndarray:
+        positions = waiting(self.bundle, changes, first, last, self.draft.wall)
         if POSITIONS in request.properties:
             positions = positions[np.isin(positions, named_positions(request.properties[POSITIONS]))]
         return positions
@@ -80,10 +80,10 @@ class Acknowledgements(RequestHandler):
         cursor = self.cursor_of(request)
         self.check_cumulative(cursor)
         last, _ = self.check_range(cursor, request.last, request.last)
-        draft = self.draft.of(cursor)
+        changes = self.draft.of(cursor)
         if request.ack_set is not None and last > cursor.mark_delete and not cursor.is_part(last):
             left = ack_sets.intersect(ack_sets.full(self.bundle.batch_size(cursor, last)), request.ack_set)
-            draft.ack_sets[last] = ack_sets.replaced_by_cumulative(self.kept_ack_set(draft, last), left)
+            changes.ack_sets[last] = ack_sets.replaced_by_cumulative(self.kept_ack_set(changes, last), left)
             last -= 1
         self.mark_deleted(cursor, last)
 
@@ -93,14 +93,14 @@ class Acknowledgements(RequestHandler):
                 f"subscription {cursor.key.subscription!r} is {cursor.subscription_type}: acknowledge individually"
             )
 
-    def kept_ack_set(self, draft: CursorDraft, position: int) -> ack_sets.AckSet:
+    def kept_ack_set(self, changes: CursorDraft, position: int) -> ack_sets.AckSet:
         """What is unacknowledged of an entry, after this round's requests so far; index 0 outside a batch."""
-        cursor = draft.cursor
+        cursor = changes.cursor
         range_ = cursor.find(position)
-        if cursor.is_done(position) or position in draft.acks:
+        if cursor.is_done(position) or position in changes.acks:
             return ()
-        if position in draft.ack_sets:
-            return draft.ack_sets[position]
+        if position in changes.ack_sets:
+            return changes.ack_sets[position]
         if range_ and range_.ack_set is not None:
             return range_.ack_set
         return ack_sets.full(self.bundle.batch_size(cursor, position))
@@ -123,7 +123,7 @@ class Acknowledgements(RequestHandler):
         """Note requests of one of the kinds :data:`NOTED`, cursor and consumer. Yields those to execute one by one,
         because they say more or may be refused."""
         cursor = self.cursor_of(taken)
-        draft, now, is_ack = self.draft.of(cursor), self.draft.now, taken.kind == "ack"
+        changes, now, is_ack = self.draft.of(cursor), self.draft.now, taken.kind == "ack"
         consumer_id = taken.consumer_id or ""
         end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)
         for request in alike:
@@ -134,18 +134,18 @@ class Acknowledgements(RequestHandler):
             elif first is None or last is None or not 0 <= first <= last < end:
                 yield request
             elif is_ack:
-                draft.acks.add(first, last)
+                changes.acks.add(first, last)
             else:
                 due_time = now + max(delay_ms, 0) * 1000
-                draft.returns.append(Return(first, last, consumer_id, due_time, is_unseen))
+                changes.returns.append(Return(first, last, consumer_id, due_time, is_unseen))
 
     def redeliver_all(self, request: Request) -> None:
         cursor = self.cursor_of(request)
-        draft, consumer_id = self.draft.of(cursor), self.consumer_of(request, cursor).consumer_id
+        changes, consumer_id = self.draft.of(cursor), self.consumer_of(request, cursor).consumer_id
         if SINCE_ROUND in request.properties:
-            draft.tails.append((consumer_id, number_of(request, SINCE_ROUND, least=0), request.first or 0))
+            changes.tails.append((consumer_id, number_of(request, SINCE_ROUND, least=0), request.first or 0))
             return
-        draft.redelivered.add(consumer_id)
+        changes.redelivered.add(consumer_id)
         if cursor.chunked:
             cursor.chunked.begin_anew(consumer_id)
-            draft.changed_consumers.add(consumer_id)
+            changes.changed_consumers.add(consumer_id)

@@ -31,8 +31,9 @@ class Removed(NamedTuple):
 
 @dataclass
 class CursorDraft:
-    """What a round does to a cursor.
+    """What a round does to a cursor; a variable of this type is called ``changes``.
 
+    * ``acks``: stretches to acknowledge as a whole; some of their entries may be acknowledged already.
     * ``delivered_acks``: (first, last, consumer, round), acknowledged if that round delivered it.
     * ``tails``: (consumer, round, first), coming back unseen: deliveries of that round from *first* on, and later ones.
     * ``passed``: passed over, as they wait for their deliver time.

@@ -33,17 +33,17 @@ class Moves(RequestHandler):
             target = number_of(request, "position") if named is None else named
         first = self.first_position(state, cursor.key.partition, reads_compacted=cursor.reads_compacted)
         target = seek_position(target, first=first, end=end)
-        draft = self.draft.of(cursor)
-        draft.forget_ranges()
+        changes = self.draft.of(cursor)
+        changes.forget_ranges()
         cursor.mark_delete, cursor.read_position, cursor.is_blocked = target - 1, target, False
         cursor.clear()
         if cursor.chunked:
             cursor.chunked.move(target)
-        draft.rewrite()
+        changes.rewrite()
         cursor.recently_joined = {}
         for consumer in cursor.consumers.values():
             consumer.permits, consumer.is_blocked = 0, False
-            draft.changed_consumers.add(consumer.consumer_id)
+            changes.changed_consumers.add(consumer.consumer_id)
             self.draft.facts.append(reset_reply_row(cursor, consumer))
         return str(target)
 

@@ -79,7 +79,7 @@ class Intake(RequestHandler):
         self.sent_on: list[Request] = []
         """Requests for other bundles (see other_bundles)."""
         self.members, self.moves = Members(bundle, draft), Moves(bundle, draft)
-        self.entries = entries = LetterRequests(bundle, draft)
+        self.acknowledgements = acks = LetterRequests(bundle, draft)
         aside = SetAsideRequests(bundle, draft, broken, self.take)
         waiting = WaitingLetterRequests(bundle, draft)
         self._handlers: dict[str, Callable[[Request], str | None]] = {
@@ -87,12 +87,12 @@ class Intake(RequestHandler):
             "flow": self.members.flow,
             "close": self.members.close,
             "unsubscribe": self.members.unsubscribe,
-            "ack": entries.ack,
-            "cumulative_ack": entries.cumulative_ack,
-            "negative_ack": entries.negative_ack,
-            "reschedule": entries.reschedule,
-            "redeliver_all": entries.redeliver_all,
-            "reconsume_later": entries.reconsume_later,
+            "ack": acks.ack,
+            "cumulative_ack": acks.cumulative_ack,
+            "negative_ack": acks.negative_ack,
+            "reschedule": acks.reschedule,
+            "redeliver_all": acks.redeliver_all,
+            "reconsume_later": acks.reconsume_later,
             "retry_waiting_letters": waiting.retry,
             "drop_waiting_letters": waiting.drop,
             "seek": self.moves.seek,
@@ -115,7 +115,7 @@ class Intake(RequestHandler):
             others: Iterable[Request] = rest
             is_taken = self.take(first)
             if is_taken and kind in NOTED and len(rest) >= MANY and not self._broken:
-                others = self.entries.note(admitted(first, now=self.draft.wall), rest)
+                others = self.acknowledgements.note(admitted(first, now=self.draft.wall), rest)
             for request in others:
                 self.take(request)
 

@@ -47,6 +47,7 @@ _OF_SUBSCRIPTION = {
     "out/s": "msgRateOut",
     "redelivered/s": "msgRateRedeliver",
 }
+"""Headings of the table, and the field that each shows."""
 _OF_CONSUMER = {
     "consumer": "consumerName",
     "permits": "availablePermits",

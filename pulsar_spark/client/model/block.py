@@ -11,12 +11,14 @@ from pulsar_spark.storage.entries.key_hashes import hashes_in
 
 _BYTES = BytesSchema()
 ENCODED = ("compression", "encryption_keys")
+"""Columns that are null unless a payload is compressed or encrypted."""
 
 
 class Block:
-    """Rows of one partition's messages. A column has the ledger id if *ledger_id* is None.
+    """Rows of one partition's messages.
 
-    Its messages share *schema*, *delivery* (or None) and *topic_id* (None if only the name is known).
+    They share *schema*, *delivery* (or None) and *topic_id* (None if only the name is known). If they do not share
+    *ledger_id* either, it is None, and the rows have a column ``ledger_id``.
     """
 
     __slots__ = (
@@ -60,7 +62,8 @@ class Block:
         self._hashes: list[int] | None = None
 
     def sticky_hash(self, row: int) -> int | None:
-        """The hash of the sticky key of a row's entry; None if its first message is elsewhere."""
+        """The hash of the sticky key of a row's entry, that is of the entry's first message; None if that message is in
+        another block."""
         index = self.column("batch_index")[row]
         if index:
             first, positions = row - index, self.column("position")

@@ -1,8 +1,8 @@
 """Chunked messages in deliveries: one row each, at the position of the last chunk.
 
 The broker states where each message begins and ends. Spark finds its chunks (see chunk_groups), the driver checks their
-sizes, and Python workers join the payloads (see chunk_payloads). A message with a deleted chunk is gone; contradictory
-or too large chunks are an error of their message alone."""
+sizes, and Python workers join the payloads (see chunk_payloads). A message with a deleted chunk is gone. If chunks
+contradict each other or are too large, only their message is in error."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -36,6 +36,7 @@ class ChunkedMessage(NamedTuple):
 
 
 def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
+    """A delivery without its chunked messages, and these."""
     ranges = exact(delivery.ranges)
     ends = {(partition, last): first for partition, first, last in delivery.chunked}
     lasts: dict[int, list[int]] = {}
@@ -53,7 +54,7 @@ def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
 
 
 def across(ranges: Iterable[PositionRange], parts: Iterable[Parts]) -> tuple[PositionRange, ...]:
-    """*ranges* in order, joined where only chunks of *parts* lie between them, which saves comparisons."""
+    """*ranges* in order, joined where only chunks of *parts* lie between them: fewer ranges make a quicker filter."""
     chunks = {each.partition: Positions(ranges_of(np.unique(each.positions))) for each in parts}
 
     def are_bridged(before: PositionRange, range_: PositionRange) -> bool:
@@ -67,7 +68,7 @@ def across(ranges: Iterable[PositionRange], parts: Iterable[Parts]) -> tuple[Pos
 def _together(
     ranges: Iterable[PositionRange], are_bridged: Callable[[PositionRange, PositionRange], bool]
 ) -> list[PositionRange]:
-    """*ranges* in order; bridged neighbours that differ only in place become one."""
+    """*ranges* in order; bridged neighbours become one if they differ only in their positions."""
     found: list[PositionRange] = []
     for range_ in sorted(ranges, key=attrgetter("partition", "first")):
         before = found[-1] if found else None
@@ -80,8 +81,8 @@ def _together(
 
 
 class Usable(NamedTuple):
-    """Chunks of messages, and messages that cannot be passed on, by partition and last position: ``deleted`` lack a
-    deleted chunk, ``errors`` have lost or contradictory chunks."""
+    """Chunks of messages, and the messages that cannot be delivered, by partition and last position: a chunk of the
+    ``deleted`` ones was deleted, those in ``errors`` have lost or contradictory chunks."""
 
     parts: list[Parts]
     deleted: list[tuple[int, int]]
@@ -118,7 +119,8 @@ def find_usable(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, message
 
 
 def _sizes(parts: Parts) -> dict[int, tuple[int, set[int | None]]]:
-    """For each message, by its last position: payload bytes, and the least and greatest total that its chunks state."""
+    """For each message, by its last position: payload bytes, and the least and greatest total that its chunks state.
+    One that states none does not contradict."""
     begins, sizes = parts.begins, parts.sizes
     if not len(begins) or sizes is None:
         return {}
@@ -156,16 +158,17 @@ def read_chunked(
     parts: Sequence[Parts],
     columns: Sequence[str] | None,
 ) -> DataFrame:
-    """*messages*, one row each, in the form of :func:`read_pieces`. *parts* have their chunks, perhaps among others."""
+    """*messages*, one row each, in the form of :func:`read_pieces`. *parts* have their chunks, and may have others."""
     lasts = {each.partition: [one.last for one in messages if one.partition == each.partition] for each in parts}
     found = [each.of_messages(lasts[each.partition]) for each in parts]
 
     def many() -> DataFrame:
+        """The rows of last chunks, read by Spark."""
         ends = [PositionRange(each.partition, each.last, each.last, each.redelivery_count) for each in messages]
         around = _together(ends, lambda before, range_: range_.first - before.last <= WIDE_GAP)
         pieces, foreign = find_pieces(ledgers, topic, around), ledgers.foreign_files(topic.topic_id)
-        wanted = None if columns is None or SIZE in columns else [*columns, SIZE]
-        return read_pieces(spark, topic, pieces, wanted or columns, without=foreign, where=is_chunk())
+        names = columns if columns is None or SIZE in columns else [*columns, SIZE]
+        return read_pieces(spark, topic, pieces, names, without=foreign, where=is_chunk())
 
     counts = {(each.partition, each.last): each.redelivery_count for each in messages}
     spans_of = partial(partial, ledgers.spans_of, topic.topic_id)

@@ -10,6 +10,7 @@ import mmh3
 
 NONE_KEY = b"NONE_KEY"
 DEFAULT_RANGE_SIZE = 65536
+"""The slots of Key_Shared: the slot of a key is its hash modulo this."""
 
 MAX_HASH = 0x7FFFFFFF
 """The highest hash of a key: 31 bits."""
@@ -59,8 +60,8 @@ def sticky_key(
 def bytes_of(text: bytes) -> bytes:
     """The bytes of a key in base64, with all its padding or none, as in Java; ``NONE_KEY`` if it is invalid."""
     padded = text if b"=" in text else text + b"=" * (-len(text) % 4)
-    if len(padded) % 4 or padded.endswith(b"==="):
-        return NONE_KEY  # Python's decoder accepts padding after a whole group, Java's does not
+    if len(padded) % 4 or padded.endswith(b"==="):  # Python would take b"AQID====", unlike Java
+        return NONE_KEY
     try:
         return base64.b64decode(padded, validate=True)
     except binascii.Error:
@@ -87,7 +88,7 @@ def boost_hash(key: bytes) -> int:
     """
     step = _folded_product(_BOOST_STEP)
     mixed = step ^ len(key)
-    for start in range(0, len(key) - len(key) % 8 + 1, 8):
+    for start in range(0, len(key) - len(key) % 8 + 1, 8):  # the last part has 0 to 7 bytes
         step = (step + _BOOST_STEP) & _UINT64
         mixed ^= _folded_product(int.from_bytes(key[start : start + 8], "little") + step)
     return _folded_product(mixed + step) & MAX_HASH

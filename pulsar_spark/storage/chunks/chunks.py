@@ -23,35 +23,36 @@ _AT_ONCE_BYTES = 64 << 20
 
 
 def _buffers_of(column: pa.ChunkedArray) -> Iterator[pa.Buffer | bytes]:
+    """The values of a binary column, without copies; nothing for null."""
     for values in column.chunks:
-        _, ends, data = values.buffers()
-        ends = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1].tolist()
-        for begin, end, is_there in zip(ends, ends[1:], values.is_valid().to_pylist()):
+        _, offsets, data = values.buffers()
+        offsets = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].tolist()
+        for begin, end, is_there in zip(offsets, offsets[1:], values.is_valid().to_pylist()):
             yield data.slice(begin, end - begin) if is_there and end > begin else b""
 
 
 class _Payload:
-    """Joins pieces of a payload; large ones gradually, so that few pieces stay in memory."""
+    """Joins pieces of a payload in memory of its own; large ones gradually, so that few pieces stay in memory."""
 
     def __init__(self):
-        self.size, self._pieces, self._begin = 0, [], io.BytesIO()
+        self.size, self._pieces, self._joined = 0, [], io.BytesIO()
 
     def add(self, piece: pa.Buffer | bytes) -> None:
         self.size += len(piece)
         self._pieces.append(piece)
-        if self.size - self._begin.tell() > _AT_ONCE_BYTES:
-            self._begin.writelines(self._pieces)
+        if self.size - self._joined.tell() > _AT_ONCE_BYTES:
+            self._joined.writelines(self._pieces)
             self._pieces = []
 
     def whole(self) -> bytes:
-        if not self._begin.tell():
+        if not self._joined.tell():
             return b"".join(self._pieces)
-        self._begin.writelines(self._pieces)
-        return self._begin.getvalue()
+        self._joined.writelines(self._pieces)
+        return self._joined.getvalue()
 
 
 class PayloadMemory:
-    """Memory for large payloads, reused once nobody holds the last one."""
+    """Memory for one payload after another. It is reused if nobody holds the payload before any more."""
 
     def __init__(self):
         self._memory = np.empty(0, np.uint8)
@@ -59,14 +60,19 @@ class PayloadMemory:
 
     def of(self, size: int) -> np.ndarray:
         if len(self._memory) < size or self._last() is not None:
-            self._memory = np.frombuffer(pa.allocate_buffer(size), np.uint8)  # NumPy waits for pages of 2 MiB
+            # not np.empty, which asks the kernel for pages of 2 MiB and waits for them
+            self._memory = np.frombuffer(pa.allocate_buffer(size), np.uint8)
         found = self._memory[:size]
         self._last = weakref.ref(found)
         return found
 
 
 class _Placed:
-    """Joins pieces of a payload in *memory*; the first allocation trusts no stated size."""
+    """Joins pieces of a payload in *memory*.
+
+    The size that the producer stated may be wrong. So it takes as much memory as its *pieces* need if all are as large
+    as the first, and more if they are larger.
+    """
 
     def __init__(self, memory: PayloadMemory, pieces: int):
         self.size, self._memory, self._pieces, self._bytes = 0, memory, pieces, np.empty(0, np.uint8)
@@ -93,11 +99,14 @@ class ChunkedMessages(NamedTuple):
     spans_of: SpansOf
 
     def parts(self, units: Mapping[int, int]) -> dict[int, np.ndarray]:
-        """The chunk positions of each of *units* (first positions by last), in order; empty if some are gone."""
-        spans = Positions((first, last) for last, first in units.items())
+        """Where the chunks of messages lie: positions in the order of chunk ids, by the message's last position.
+
+        *units* gives each message's first position by its last. A message of which a chunk is gone has no positions.
+        """
+        wanted = Positions((first, last) for last, first in units.items())
         found = [
-            read_chunks(self.table, run.part(parts[0][0], parts[-1][1]))
-            for run, parts in self.spans_of(list(spans))
+            read_chunks(self.table, run.part(spans[0][0], spans[-1][1]))
+            for run, spans in self.spans_of(list(wanted))
             if run.may_have_chunks
         ]
         positions, chunk_ids, num_chunks = (
@@ -141,9 +150,10 @@ class ChunkedMessages(NamedTuple):
         found, sizes, message = 0, set(), None
         for rows in self._read_ahead(parts, (_PAYLOAD, _SIZE, *_PLACE)):
             places = zip(*(rows[name].to_pylist() for name in _PLACE))
-            for piece, size, (*of, chunk_id) in zip(_buffers_of(rows[_PAYLOAD]), rows[_SIZE].to_pylist(), places):
-                message = message or (of[0], of[1], len(parts))
-                if (*of, chunk_id) != (*message, found):
+            for piece, size, place in zip(_buffers_of(rows[_PAYLOAD]), rows[_SIZE].to_pylist(), places):
+                uuid, producer_name, *_ = place
+                message = message or (uuid, producer_name, len(parts))
+                if place != (*message, found):  # not the next chunk of this message
                     return None
                 payload.add(piece)
                 found += 1
@@ -155,11 +165,12 @@ class ChunkedMessages(NamedTuple):
         return payload.whole() if found == len(parts) else None
 
     def _read_ahead(self, parts: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """:meth:`_read`, of which a thread reads each next table meanwhile, unless there is only one."""
         blocks = self._read(parts, columns)
         rows = next(blocks, None)
         if rows is None or rows.num_rows == len(parts):
             yield from () if rows is None else (rows,)
-            yield from blocks  # raises for lost chunks after the others
+            yield from blocks  # none, but an error if chunks are lost
             return
         with ThreadPoolExecutor(1) as pool:
             while rows is not None:

@@ -1,5 +1,6 @@
 """The runs of one topic partition, packed in memory from some position on.
 
+A run is a row of ``ledgers``: consecutive entries of equal batch size in one file (see protocol.topics.numbering).
 Runs that all cursors have passed are dropped, and read again after a seek back, for example.
 """
 
@@ -18,7 +19,7 @@ from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.ledgers.packed_columns import Column, Flags, Optional, Texts, numbers
 
 FEW = 1024
-"""Fewer runs than this stay in memory."""
+"""Fewer runs than this are not dropped from memory."""
 
 
 class Past(NamedTuple):
@@ -36,9 +37,10 @@ NOTHING = Past()
 
 
 class PackedRuns:
-    """The runs of one topic partition by position, packed, with sums that turn positions into messages.
+    """The runs of one topic partition by position, packed, with sums from which messages are counted.
 
-    Indexes count the runs of *past* too, which are not in memory; *read* gives the rows below a position.
+    *past* sums up runs that are not in memory; *read* gives the rows of those that begin below a position. The index of
+    a run counts them too, so it stays when runs are dropped.
     """
 
     def __init__(self, past: Past = NOTHING, read: Callable[[int], pa.Table] | None = None):
@@ -58,15 +60,15 @@ class PackedRuns:
             "delayed_after": self._delayed_after,
             "chunks_from": Optional(),
         }
-        """Fields of a run that are not numbers."""
+        """Fields of a run that may be null, or are not numbers."""
         self._firsts, self._ledger_ids = self._numbers["first_position"], self._numbers["ledger_id"]
         self._columns: list[Any] = [
             self._numbers[name] if name in self._numbers else self._others[name] for name in Run._fields
         ]
         self.last_delayed_position = past.last_delayed_position
-        """No later entry waits for its deliver time (protocol.delays)."""
+        """No entry after this position waits for its deliver time (protocol.delays)."""
         self.last_chunk_position = past.last_chunk_position
-        """No later entry is a chunk (protocol.chunks.chunking); -1 without chunks."""
+        """No entry after this position is a chunk (protocol.chunks.chunking); -1 without chunks."""
         self._chunk_runs = array("q")
         """Indexes of the runs that may have chunks."""
 
@@ -148,8 +150,8 @@ class PackedRuns:
         return len(self._firsts)
 
     def drop_before(self, position: int, read: Callable[[int], pa.Table]) -> None:
-        """Drop the runs that end before *position*, unless few; *read* gives the rows below a position."""
-        count = bisect_right(self._firsts, position) - (position < self.end_position)
+        """Drop the runs that end before *position*, unless few; *read* as for a new object."""
+        count = bisect_right(self._firsts, position) - (position < self.end_position)  # the run of *position* stays
         if count < max(FEW, len(self._firsts) // 2):
             return
         end = self._firsts[count - 1] + self._numbers["entries"][count - 1]
@@ -164,6 +166,7 @@ class PackedRuns:
         self._past, self._read = past, read
 
     def recall(self) -> None:
+        """Read the runs that are not in memory."""
         if not self._past.runs or self._read is None:
             return
         before = PackedRuns()

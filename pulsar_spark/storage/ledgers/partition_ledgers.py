@@ -13,7 +13,7 @@ from pulsar_spark.storage.ledgers.packed_runs import PackedRuns
 
 
 class Stretches(NamedTuple):
-    """Runs as columns. A deliver time after ``delayed_after`` is waited for; the largest long if none is."""
+    """Runs as columns. Entries with a deliver time after ``delayed_after`` are delayed; the largest long if none is."""
 
     firsts: np.ndarray
     lasts: np.ndarray
@@ -23,6 +23,7 @@ class Stretches(NamedTuple):
     delayed_after: np.ndarray
 
     def of(self, positions: np.ndarray) -> np.ndarray:
+        """The index of the run of each of *positions*."""
         return np.searchsorted(self.firsts, positions, "right") - 1
 
 
@@ -34,7 +35,7 @@ class PartitionLedgers(PackedRuns):
         return _Runs(self)
 
     def chunk_runs(self, first: int) -> Iterator[Run]:
-        """Whole runs, from position *first* on, that may have chunks."""
+        """The runs that may have chunks and end at *first* or later, uncut."""
         if first <= self._past.last_chunk_position:
             self.recall()
         first = max(first, self._past.end_position)
@@ -64,7 +65,7 @@ class PartitionLedgers(PackedRuns):
             yield self[index]
 
     def parts(self, first: int, last: int) -> Iterator[Run]:
-        """Runs cut to positions *first*..*last*; :class:`CorruptState` if one is not numbered."""
+        """Runs cut to positions *first*..*last*; :class:`CorruptState` if no run has one of these positions."""
         self._check_numbered(first, last)
         return (run.part(first, last) for run in self.overlapping(first, last))
 
@@ -108,7 +109,7 @@ class HasRuns(Protocol):
 
 
 def spans_by_run(ledgers: HasRuns, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
-    """The runs with positions of the ordered, disjoint *spans* (first, last), each with its parts of them."""
+    """The runs that the ordered, disjoint *spans* (first, last) lie in, each with the parts of spans in it."""
     found: list[tuple[Run, list[tuple[int, int]]]] = []
     until, end = -1, ledgers.end_position - 1
     for first, last in spans:

@@ -148,7 +148,7 @@ class ObjectStore(StoreFolders):
                 raise UnclearWrite(*unknown.args) from unknown
         except FileNotFoundError:  # the object to replace is gone
             return False
-        self._is_there(key)
+        self._saw(key)
         return is_ours
 
     def _holds(self, key: str, content: bytes) -> bool:

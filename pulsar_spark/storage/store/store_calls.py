@@ -23,8 +23,10 @@ from pulsar_spark.storage.store.volumes import location_of
 WHOLE_BYTES = 16 * 1024 * 1024
 """Parquet files up to this size are read in one call, larger ones in parts."""
 THERE_SECONDS, MOST_THERE = 5.0, 10_000
-"""How long a seen object counts as existing: such objects are never removed soon. Absence is never remembered."""
-MOST_MADE = 1000
+"""How long an object that was seen counts as existing, without another look, and how many such objects are remembered:
+nothing that a program still uses is removed so soon. A missing object is looked up each time."""
+MOST_SIZES = 1000
+"""Files written here whose sizes are remembered until they are asked for."""
 CALLS_AT_ONCE = 16
 Answer = TypeVar("Answer")
 
@@ -37,8 +39,10 @@ class StoreCalls:
         self.url, self._raw, self.location = url, open_bucket(url), location_of(url)
         self.kind = kind_of(self.location)
         self.calls: Counter[str] = Counter()
-        self._there: OrderedDict[str, float] = OrderedDict()
-        self._made: OrderedDict[str, int] = OrderedDict()
+        self._seen_until: OrderedDict[str, float] = OrderedDict()
+        """Until when an object counts as existing, by key."""
+        self._sizes: OrderedDict[str, int] = OrderedDict()
+        """Sizes of files written here, by key."""
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -48,7 +52,7 @@ class StoreCalls:
         """Does the object exist, or did it a moment ago?"""
         key = self._key(name)
         with self._lock:
-            if self._there.get(key, 0.0) > time.monotonic():
+            if self._seen_until.get(key, 0.0) > time.monotonic():
                 return True
         try:
             self.head(name)
@@ -60,20 +64,20 @@ class StoreCalls:
         """``size``, ``last_modified`` and ``e_tag``; FileNotFoundError if missing."""
         key = self._key(name)
         found = self._ask("head", key, lambda obstore: obstore.head(self._raw, key))
-        self._is_there(key)
+        self._saw(key)
         return found
 
     def size(self, name: str | ObjectPath) -> int:
-        """The object's bytes, without a call if it was created here a moment ago."""
+        """How many bytes the object has; the first time without a call, if it is a file that was just written here."""
         with self._lock:
-            made = self._made.pop(self._key(name), None)
-        return self.head(name)["size"] if made is None else made
+            size = self._sizes.pop(self._key(name), None)
+        return self.head(name)["size"] if size is None else size
 
     def get(self, name: str | ObjectPath) -> bytes:
         return self.get_stamped(name)[0]
 
     def get_stamped(self, name: str | ObjectPath) -> tuple[bytes, dict[str, str]]:
-        """The bytes, and the stamp that :meth:`put_over` compares; FileNotFoundError if missing."""
+        """The bytes, and the stamp that ``put_over`` of object_store compares; FileNotFoundError if missing."""
         key = self._key(name)
 
         def read(obstore: Any) -> tuple[bytes, dict[str, str]]:
@@ -124,24 +128,25 @@ class StoreCalls:
         content = sink.getvalue()
         self.put(name, content)
         with self._lock:
-            self._made[self._key(name)] = content.size
-            while len(self._made) > MOST_MADE:
-                self._made.popitem(last=False)
+            self._sizes[self._key(name)] = content.size
+            while len(self._sizes) > MOST_SIZES:
+                self._sizes.popitem(last=False)
 
     def put(self, name: str | ObjectPath, content: bytes | pa.Buffer) -> None:
         key = self._key(name)
         self._ask("put", key, lambda obstore: obstore.put(self._raw, key, memoryview(content).cast("B")))
-        self._is_there(key)
+        self._saw(key)
 
     def link(self, source: ObjectPath, target: ObjectPath) -> None:
+        """Copy *source* to *target* within the store, which has no links."""
         self._ask("copy", target.key, lambda obstore: obstore.copy(self._raw, source.key, target.key))
-        self._is_there(target.key)
+        self._saw(target.key)
 
     def remove(self, names: Iterable[str | ObjectPath]) -> None:
         keys, most = [self._key(name) for name in names], self.kind.removed_a_call
         with self._lock:
             for key in keys:
-                self._there.pop(key, None)
+                self._seen_until.pop(key, None)
         calls = [keys[first : first + most] for first in range(0, len(keys), most)]
         if len(calls) > 1:
             with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
@@ -150,18 +155,19 @@ class StoreCalls:
             self._remove(calls[0])
 
     def _remove(self, keys: list[str]) -> None:
+        """Remove objects in one call; missing ones are no error (see ``removed_a_call`` of store_kinds)."""
         with contextlib.suppress(FileNotFoundError):
             self._ask("delete", keys[0], lambda obstore: obstore.delete(self._raw, keys))
 
     def _key(self, name: str | ObjectPath) -> str:
         return name.key if isinstance(name, ObjectPath) else name[len(self.url) + 1 :]
 
-    def _is_there(self, key: str) -> None:
+    def _saw(self, key: str) -> None:
         with self._lock:
-            self._there[key] = time.monotonic() + THERE_SECONDS
-            self._there.move_to_end(key)
-            if len(self._there) > MOST_THERE:
-                self._there.popitem(last=False)
+            self._seen_until[key] = time.monotonic() + THERE_SECONDS
+            self._seen_until.move_to_end(key)
+            if len(self._seen_until) > MOST_THERE:
+                self._seen_until.popitem(last=False)
 
     def _ask(self, kind: str, key: str, call: Callable[[Any], Answer]) -> Answer:
         """Make one call; AlreadyExistsError and PreconditionError pass, others become OSError."""
