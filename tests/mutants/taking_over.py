@@ -79,8 +79,8 @@ MUTANTS = (
         "lease-not-handed-over",
         "a lease that a broker hands over belongs to nobody, not to the broker that requested it",
         "storage/processes/lease.py",
-        'return {**current.wanted, "is_held": True} if current.wanted else',
-        "return",
+        '{**current.wanted, "is_held": True}\n                if current.wanted\n                else ',
+        "",
         "tests/broker/test_lease.py::test_a_lease_that_is_wanted_is_the_other_s_when_its_holder_hands_it_over",
     ),
     Mutant(
