@@ -95,7 +95,7 @@ def test_deleted_ones_are_acknowledged(client, broker):
     assert hand.subscription._queued == 0
 
 
-def test_a_file_is_read_once_for_all_that_lies_in_it(client, broker, monkeypatch):
+def test_a_file_is_read_once_for_all_that_lies_in_it(only_in_files, client, broker, monkeypatch):
     hand = Hand(client, broker, "abcdefgh")
     paths = {run.path for run in hand.subscription.ledgers.runs(hand.topic.topic_id, -1, 0, 7)}
     entries, asked = hand.subscription.entries, []

@@ -26,7 +26,7 @@ class Readers(NamedTuple):
 
 
 EVERYBODY = Readers(None, None)
-MOST_ROWS, MOST_BYTES = 64, 1 << 15
+MOST_ROWS, MOST_BYTES = 256, 1 << 16
 STATED = "rows"
 """The field with an append's rows, and the key under which writers keep a file's rows in its ``add`` action before."""
 MOST_STATED, MOST_STATED_BYTES = 16, 8 * 1024
@@ -47,12 +47,13 @@ def objects_of(rows: pa.Table) -> list[dict[str, Any]] | None:
 
 
 def rows_from(objects: Iterable[dict[str, Any]], schema: pa.Schema) -> list[dict[str, Any]]:
-    """The rows of *objects* in the columns of *schema*."""
-    unpack = [(field.name, _unpack_of(field.type)) for field in schema]
-    return [
-        {name: None if (value := row.get(name)) is None else unpacked(value) for name, unpacked in unpack}
-        for row in objects
-    ]
+    """The rows of *objects*, with all columns of *schema*."""
+    rows = [{**dict.fromkeys(schema.names), **row} for row in objects]
+    for name, unpack in [(field.name, unpack) for field in schema if (unpack := _unpack_of(field.type))]:
+        for row in rows:
+            if (value := row[name]) is not None:
+                row[name] = unpack(value)
+    return rows
 
 
 def _values(column: pa.ChunkedArray) -> list:
@@ -63,14 +64,10 @@ def _values(column: pa.ChunkedArray) -> list:
     return column.to_pylist()
 
 
-def _unpack_of(kind: pa.DataType) -> Callable[[Any], Any]:
+def _unpack_of(kind: pa.DataType) -> Callable[[Any], Any] | None:
     if pa.types.is_timestamp(kind):
         return from_micros
-    return base64.b64decode if pa.types.is_binary(kind) else _itself
-
-
-def _itself(value: Any) -> Any:
-    return value
+    return base64.b64decode if pa.types.is_binary(kind) else None
 
 
 def stated_columns(rows: pa.Table) -> dict[str, list] | None:
