@@ -8,7 +8,7 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 from pulsar_spark.storage.delta.actions import ENGINE
 from pulsar_spark.storage.delta.checkpoints import is_due, start_checkpoint
@@ -64,6 +64,8 @@ def commit(
             remove_files(table, adds)
     if put is None:
         return None
+    if isinstance(versions, Generator):
+        versions.close()  # so that the next writer has its turn while this one waits for the disk
     version = int(put.name[:20])
     announce(table)
     if is_synced:

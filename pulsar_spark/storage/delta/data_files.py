@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -82,7 +84,8 @@ def write_files(table: AnyPath, rows: pa.Table, is_partitioned: bool) -> list[di
     ``add`` actions. No file is left after an error."""
     pieces = []
     for folder, values, part in _parts(rows, is_partitioned):
-        (table / folder).mkdir(exist_ok=True)
+        if folder:
+            (table / folder).mkdir(exist_ok=True)
         for first in range(0, max(part.num_rows, 1), _FILE_ROWS):
             named = {"path": f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"}
             pieces.append((named, values, part.slice(first, _FILE_ROWS)))
@@ -118,9 +121,9 @@ def remove_files(table: AnyPath, adds: Iterable[dict]) -> None:
 
 def _sync_folders_of(table: AnyPath, adds: list[dict]) -> None:
     if is_durable(table):
-        folders = {(table / add["path"]).parent for add in adds}
-        for folder in [*(folders - {table}), table]:
-            sync_folder(folder)
+        folders = {os.path.dirname(add["path"]) for add in adds}
+        for folder in [*(folders - {""}), ""]:
+            sync_folder(f"{table}/{folder}")
 
 
 def _write_file(table: AnyPath, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
@@ -132,17 +135,17 @@ def _write_file(table: AnyPath, named: dict, values: dict[str, str], rows: pa.Ta
 
 def write_parts(table: AnyPath, path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
     """Write a file in the table's folder, each of *parts* as one or more row groups."""
-    with store_of(table).create(table / path) as sink, parquet_writer(sink, schema) as writer:
+    file = f"{table}/{path}"
+    with store_of(table).create(file) as sink, parquet_writer(sink, schema) as writer:
         for part in parts:
             writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
     if is_durable(table):
-        sync_file(table / path)
+        sync_file(file)
 
 
 def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, *, is_large: bool = False) -> pq.ParquetWriter:
     """The writer of a data file; *is_large* adds page indexes."""
-    leaves = list(_leaves(schema))
-    counting = [leaf for leaf in _COUNTING if leaf in leaves]
+    leaves, counting = _leaves_of(schema)
     return pq.ParquetWriter(
         sink,
         schema,
@@ -183,6 +186,13 @@ def small_enough(rows: pa.Table) -> Iterator[pa.Table]:
         first, before = end, int(ends[end - 1])
 
 
+@lru_cache(maxsize=256)
+def _leaves_of(schema: pa.Schema) -> tuple[list[str], list[str]]:
+    """All leaf columns, and those with positions."""
+    leaves = list(_leaves(schema))
+    return leaves, [leaf for leaf in _COUNTING if leaf in leaves]
+
+
 def _leaves(schema: pa.Schema) -> Iterator[str]:
     for field in schema:
         if pa.types.is_map(field.type):
@@ -195,7 +205,7 @@ def _add(table: AnyPath, path: str, values: dict[str, str], of_file: dict) -> di
     return {
         "path": path,
         "partitionValues": values,
-        "size": store_of(table).size(table / path),
+        "size": store_of(table).size(f"{table}/{path}"),
         "modificationTime": time.time_ns() // 1_000_000,
         "dataChange": True,
         "stats": json.dumps(of_file),

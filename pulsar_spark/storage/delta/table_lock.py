@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from functools import lru_cache
 
 from pulsar_spark.errors import OperationNotSupported
 from pulsar_spark.storage.layout import LOCK, TURN, beside
@@ -14,7 +15,7 @@ from pulsar_spark.storage.store.store import StrPath, store_of
 
 TURN_SECONDS = 0.5
 """Most seconds to wait for a turn: its holder may be stopped, or hang on its disk."""
-_LOOK_SECONDS = 0.0005, 0.008
+_LOOK_SECONDS = 0.0005, 0.002
 """The first and the longest pause between two looks."""
 
 
@@ -64,13 +65,21 @@ def _locked(table: StrPath, kind: int) -> Iterator[None]:
         yield
 
 
+@lru_cache(maxsize=1000)
+def _lock_file(table: str, suffix: str) -> str:
+    return str(beside(table, suffix))
+
+
 @contextlib.contextmanager
 def _opened(table: StrPath, suffix: str) -> Iterator[int]:
     """A lock file beside the table, unlocked in the end even if a forked process has it."""
-    lock = beside(table, suffix)
+    lock = _lock_file(str(table), suffix)
     check_there(lock)
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    opened = os.open(str(lock), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(lock), exist_ok=True)
+        opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         yield opened
     finally:

@@ -164,13 +164,16 @@ class AppendTable:
     ) -> int | None:
         """Commit; the version. If it is taken, *goes_on*, given the last known one, decides whether to try the next."""
 
+        def catches_up() -> bool:
+            seen, self._known = self._known, self._log.latest(self._known)
+            return goes_on(seen)
+
         def versions() -> Generator[int, None, None]:
+            if self._log.has(self._known + 1) and not catches_up():  # the files took a while
+                return
             yield self._known + 1
             with turn(self.path):
-                while True:
-                    seen, self._known = self._known, self._log.latest(self._known)
-                    if not goes_on(seen):
-                        return
+                while catches_up():
                     yield self._known + 1
 
         with contextlib.closing(versions()) as free:

@@ -7,6 +7,7 @@ folder. Leases, locks, checkpoints and inputs of plans are never synced. The set
 import errno
 import json
 import os
+from functools import lru_cache
 from pathlib import Path
 
 from pulsar_spark.errors import InvalidConfiguration
@@ -27,10 +28,16 @@ def settings_path(root: StrPath) -> AnyPath:
     return path_of(root) / BUNDLES / "settings.json"
 
 
+@lru_cache(maxsize=1000)
+def _local_settings(root: str) -> str | None:
+    """The settings file of a root on a local disk."""
+    return str(settings_path(root)) if store_of(root).is_local else None
+
+
 def read_durability(root: StrPath) -> str:
-    if not store_of(root).is_local:
+    path = _local_settings(str(root))
+    if path is None:
         return FSYNC
-    path = str(settings_path(root))
     try:
         found = os.stat(path)
         stamp = found.st_ino, found.st_mtime_ns
@@ -93,8 +100,14 @@ def write_durability(root: StrPath, value: str) -> None:
 
 def is_durable(table: StrPath) -> bool:
     """Whether appends to a table, which lies three folders below its root, are synced; never in stores."""
+    root = _local_root(str(table))
+    return root is not None and read_durability(root) == FSYNC
+
+
+@lru_cache(maxsize=1000)
+def _local_root(table: str) -> str | None:
     path = path_of(table)
-    return isinstance(path, Path) and read_durability(path.absolute().parents[2]) == FSYNC
+    return str(path.absolute().parents[2]) if isinstance(path, Path) else None
 
 
 def sync_file(path: StrPath) -> None:
