@@ -1,4 +1,4 @@
-"""Messages that wait for their deliver time: list, cancel (0.33), reschedule (ours)."""
+"""List, count, cancel and reschedule messages that wait for their deliver time (0.33)."""
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator
@@ -24,9 +24,9 @@ from pulsar_spark.storage.topics.topics import Topic, resolve_topic
 from pulsar_spark.views.scheduled import Scheduled, read_scheduled
 
 MOST_POSITIONS = 10_000
-"""In one request."""
+"""The most positions that one request names."""
 MOST_REQUESTS = 1000
-"""The most requests in one commit and round; ten if they name thousands of positions each."""
+"""The most requests in one commit and round. Only ten if the first one names many positions in its properties."""
 
 
 class ScheduledMessages:
@@ -39,8 +39,8 @@ class ScheduledMessages:
     def scheduled(
         self, topic: str, subscription: str | None = None, *, with_payload: bool = False, **select
     ) -> Iterator[dict]:
-        """Iterate over messages that wait for their deliver time on *subscription*, or on any, by partition and deliver
-        time.
+        """Iterate over messages that wait for their deliver time, for *subscription* or for any subscription. They are
+        in order of partition and deliver time.
 
         Payloads are read only with *with_payload*. *select* keeps messages that are due at ``since`` or later and
         before ``until`` (datetimes), with one of the ``keys``, all of the ``properties`` and one of the ``ids``; each
@@ -81,9 +81,9 @@ class ScheduledMessages:
         """Cancel the delivery of waiting messages: those that match *select* (see :meth:`scheduled`), or all of the
         topic with *every*.
 
-        The result counts ``selected`` and ``done`` by subscription; the difference was delivered or acknowledged
-        meanwhile. The history keeps the *reason*. *tell* is called with the number of messages requested so far. With
-        *dry_run* nothing is requested.
+        The result has ``selected`` and ``done``, each the number of messages by subscription. Messages selected and not
+        done were delivered or acknowledged meanwhile. The history keeps the *reason*. *tell* is called with the number
+        of messages requested so far. With *dry_run* nothing is requested.
         """
         chosen = _chosen("cancelled", selection(**select), every)
         properties = {CANCEL: "true", "receipt": "true"} | ({} if reason is None else {"reason": reason})
@@ -111,28 +111,31 @@ class ScheduledMessages:
     ) -> dict:
         """Change the deliver time of waiting messages.
 
-        *to* is a datetime or milliseconds since 1970; a past time means at once. *by* moves each message by this much,
-        later or earlier. *select*, *every*, *reason* and *tell* are as for :meth:`cancel_scheduled`.
+        *to* is a datetime or milliseconds since 1970; with a past time messages are delivered at once. *by* is how much
+        later each message is delivered, or earlier if negative. The other arguments, *select*, *every*, *reason*,
+        *dry_run* and *tell*, are as for :meth:`cancel_scheduled`.
         """
         if (to is None) == (by is None):
             raise InvalidConfiguration("no new time for the messages: give either a time, or how much later")
         chosen = _chosen("moved", selection(**select), every)
         if isinstance(to, datetime.datetime):
             to = deliver_millis(aware(to))
-        at = deliver_at_ms(to, by, 0) or 0
+        to_or_by = deliver_at_ms(to, by, 0) or 0
 
         def new_times(times: np.ndarray) -> np.ndarray:
             if by is None:
-                return np.full(len(times), at)
-            return np.array([deliver_at_ms(each + at, None, 0) for each in (-(-times // 1000)).tolist()], np.int64)
+                return np.full(len(times), to_or_by)
+            times_ms = -(-times // 1000)  # rounded up, so that none is early
+            return np.array([deliver_at_ms(each + to_or_by, None, 0) for each in times_ms.tolist()], np.int64)
 
-        if by is not None and at > 0:  # refused before any is moved
+        if by is not None and to_or_by > 0:  # a latest time beyond 64 bits is refused before any message is moved
             for found in self._look(topic, subscription, chosen):
                 new_times(found.scheduled.times[-1:])
         properties = {} if reason is None else {"reason": reason}
         return self._ask_of(self._look(topic, subscription, chosen), "reschedule", new_times, properties, dry_run, tell)
 
     def _look(self, topic: str, subscription: str | None, chosen: Selection) -> Iterator[Found]:
+        """The waiting messages that are *chosen*, of *subscription* or of all, in parts, by partition."""
         if subscription is not None:
             check_subscription(subscription)
         topic_, partitions = resolve_topic(self.layout, topic)
@@ -165,7 +168,8 @@ class ScheduledMessages:
         dry_run: bool,
         tell: Callable[[int], None],
     ) -> dict:
-        """Request *kind* for each entry, with its new deliver time in milliseconds if it has one."""
+        """Request *kind* of all entries in *parts*; *new_times* turns their deliver times (microseconds) into the new
+        ones (milliseconds), which only a reschedule uses."""
         selected, done, requested = dict[str, int](), dict[str, int](), 0
         for found in parts:
             for name, flags in found.scheduled.waits.items():
@@ -184,6 +188,7 @@ class ScheduledMessages:
 
 
 def _chosen(what: str, chosen: Selection, every: bool) -> Selection:
+    """*chosen*; :class:`InvalidConfiguration` if it is all messages without *every*."""
     if chosen.is_all and not every:
         raise InvalidConfiguration(
             f"no messages selected to be {what}: give times, keys, properties or ids, or --all (in Python every=True)"
@@ -208,22 +213,25 @@ def _positions_of(
 
 
 def _requests(
-    topic: Topic, subscription: str, entries: Scheduled, kind: str, times: np.ndarray, given: dict[str, str]
+    topic: Topic, subscription: str, entries: Scheduled, kind: str, times: np.ndarray, properties: dict[str, str]
 ) -> list[dict]:
+    """The requests for *entries*, at least one for each new deliver time in *times*."""
     where = {"topic": str(topic.name), "partition": entries.partition, "subscription": subscription}
     rows = []
     for time in np.unique(times).tolist():
-        properties = given if kind == "ack" else {DELIVER_AT_MS: str(max(int(time), 0)), **given}
+        to_time = {} if kind == "ack" else {DELIVER_AT_MS: str(max(int(time), 0))}
         positions = np.sort(entries.positions[times == time])
         for at in range(0, len(positions), MOST_POSITIONS):
             part = positions[at : at + MOST_POSITIONS]
             ends = {"first": int(part[0]), "last": int(part[-1])}
-            names = {} if part[-1] - part[0] == len(part) - 1 else {POSITIONS: named(part)}
-            rows.append({"kind": kind, **where, **ends, "properties": properties | names})
+            is_dense = part[-1] - part[0] == len(part) - 1
+            only = {} if is_dense else {POSITIONS: named(part)}
+            rows.append({"kind": kind, **where, **ends, "properties": to_time | properties | only})
     return rows
 
 
 def _commits(rows: list[dict]) -> Iterator[list[dict]]:
+    """*rows* in parts, each for one commit. A long text of positions makes the parts small."""
     size = 10 if len(rows[0]["properties"].get(POSITIONS, "")) > MOST_REQUESTS else MOST_REQUESTS
     for at in range(0, len(rows), size):
         yield rows[at : at + size]

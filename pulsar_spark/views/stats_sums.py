@@ -1,4 +1,4 @@
-"""Stats of a partitioned topic."""
+"""Stats of a partitioned topic, summed over its partitions."""
 
 from pulsar_spark.views.key_shared import add_key_shared
 from pulsar_spark.views.stats import DELETED_RANGES, ERROR_FIELDS, HARM_FIELDS
@@ -16,12 +16,14 @@ _SUMMED_OF_CONSUMER = tuple(
 
 
 def sum_stats(partitions: dict[int, dict]) -> dict:
-    """Stats of a partitioned topic: counters are summed over partitions; each consumer appears once."""
+    """Stats of a topic from those of its *partitions*. Counters are summed; each producer, subscription and consumer
+    appears once."""
     total = {name: sum(stats[name] for stats in partitions.values()) for name in _SUMMED_OF_TOPIC}
     with_error = next((stats for stats in partitions.values() if "error" in stats), {})
     total |= {name: with_error.get(name) for name in ERROR_FIELDS}
     total |= {name: sum(stats.get(name, 0) for stats in partitions.values()) for name in HARM_FIELDS}
-    total = {name: value for name, value in total.items() if value or name not in (*ERROR_FIELDS, *HARM_FIELDS)}
+    only_if_any = (*ERROR_FIELDS, *HARM_FIELDS)  # as in the stats of a partition
+    total = {name: value for name, value in total.items() if value or name not in only_if_any}
     publishers = {each["producerName"]: each for stats in partitions.values() for each in stats["publishers"]}
     subscriptions: dict[str, dict] = {}
     for stats in partitions.values():
@@ -48,21 +50,22 @@ def _add_subscription(total: dict, subscription: dict) -> None:
     total["type"] = total["type"] or subscription["type"]
     total["blockedSubscriptionOnUnackedMsgs"] |= subscription["blockedSubscriptionOnUnackedMsgs"]
     total["oldestUnackedSeconds"] = _oldest(total, subscription)
+    # each partition counts the letters of the dead letter topic that all share
     total["deadLetters"] = max(total["deadLetters"], subscription["deadLetters"])
     for counter in _SUMMED:
         total[counter] += subscription[counter]
-    found = total[DELETED_RANGES], subscription[DELETED_RANGES]
-    total[DELETED_RANGES] = None if None in found else sum(found)
+    deleted_ranges = total[DELETED_RANGES], subscription[DELETED_RANGES]
+    total[DELETED_RANGES] = None if None in deleted_ranges else sum(deleted_ranges)
     add_key_shared(total, subscription)
     for consumer in subscription["consumers"]:
-        known = total["consumers"].get(consumer["consumerId"])
-        if known is None:
+        so_far = total["consumers"].get(consumer["consumerId"])
+        if so_far is None:
             total["consumers"][consumer["consumerId"]] = dict(consumer)
         else:
-            known.update({counter: known[counter] + consumer[counter] for counter in _SUMMED_OF_CONSUMER})
-            add_key_shared(known, consumer)
-            known["oldestUnackedSeconds"] = _oldest(known, consumer)
-            known["blockedConsumerOnUnackedMsgs"] |= consumer["blockedConsumerOnUnackedMsgs"]
+            so_far.update({counter: so_far[counter] + consumer[counter] for counter in _SUMMED_OF_CONSUMER})
+            add_key_shared(so_far, consumer)
+            so_far["oldestUnackedSeconds"] = _oldest(so_far, consumer)
+            so_far["blockedConsumerOnUnackedMsgs"] |= consumer["blockedConsumerOnUnackedMsgs"]
 
 
 def _oldest(*stats: dict) -> float | None:

@@ -304,7 +304,7 @@ def test_where_versions_come_quickly_so_many_are_kept_and_minutes_at_least(tmp_p
     for version in log.versions():
         then = now - apart * (log.latest() - version)
         os.utime(log.file(version), (then, then))
-    assert retention.looked_back(tmp_path / "t", 3600, versions, now) == pytest.approx(kept, abs=0.1)
+    assert retention.kept_seconds(tmp_path / "t", 3600, versions, now) == pytest.approx(kept, abs=0.1)
 
 
 @pytest.mark.parametrize("name", OWN)

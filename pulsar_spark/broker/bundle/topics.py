@@ -14,7 +14,7 @@ from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange
 from pulsar_spark.protocol.topics.topic_name import TopicName, parse_topic_name
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers.needed_runs import published
+from pulsar_spark.storage.ledgers.needed_runs import empty_publish_ids
 from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.storage.store.faults import is_fault_of_disk
 from pulsar_spark.storage.topics.bundles import check_served
@@ -178,7 +178,7 @@ class Topics:
         with contextlib.suppress(FileNotFoundError):
             life = log.life()
         topic = read_topic(self.layout, name)
-        known = published(self.layout.broker_table(LEDGERS.name), topic.topic_id)
+        known = empty_publish_ids(self.layout.broker_table(LEDGERS.name), topic.topic_id)
         self._add(TopicState(topic, log, life, publish_ids=known))
 
     def _add(self, state: TopicState) -> None:

@@ -1,4 +1,8 @@
-"""Gather what a round plans of a Key_Shared cursor, owner by owner."""
+"""Gather the rows of a Key_Shared cursor for a round's plan, owner by owner.
+
+The owner of an entry is the consumer that has the hash of its key. An entry that may not go to its owner in this round
+is held (see keyed).
+"""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -17,39 +21,40 @@ from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, WAITING_CODE
 from pulsar_spark.protocol.entries.entry_ranges import by_code
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY
 
-_WAITING = None, True
+_HELD = None, True
 """Columns ``line`` and ``is_held`` of entries that go to nobody in this round."""
 
 
 class CodedByKey(Coded):
-    """A :class:`~pulsar_spark.broker.gathering.coded.Coded` whose rows name owners."""
+    """A :class:`~pulsar_spark.broker.gathering.coded.Coded` whose rows name the owner of their entries, or are held."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer]):
         super().__init__(bundle, draft, changes, takers)
         self._keyed = Keyed(bundle, draft, changes, takers, self.marks, self.read)
-        self.rows.line = _WAITING
+        self.rows.line = _HELD
         self._labels = Labels(0, np.empty(0, np.int16))
         self.found_nothing = True
+        """Is there no entry that its owner may take?"""
 
     @cached_property
     def _again(self) -> tuple[np.ndarray, np.ndarray]:
-        """What may be delivered again now and waited for no time, and the first such entry of each owner that is left
-        for lack of permits. Sets what has come due."""
+        """The entries to deliver again that waited for no time. Also the position of each owner's first such entry
+        that is left for lack of permits. Sets ``_due``, the entries to deliver because they came due."""
         ripe = self._ripe() if self._permits > 0 else {}
-        back, most, looked_at = self._where_left(ripe.pop(0, ())), self._permits, -1
-        while True:
+        untimed, most, looked_at = self._where_left(ripe.pop(0, ())), self._permits, -1
+        while True:  # some of those that came due are held, so look at more until permits or entries run out
             due = self._came_due(ripe, most)
-            positions, times = np.append(back, due.positions), np.append(np.zeros(len(back), np.int64), due.times)
+            positions, times = np.append(untimed, due.positions), np.append(np.zeros(len(untimed), np.int64), due.times)
             order, takes = np.argsort(positions), np.empty(len(positions), bool)
             takes[order], beyond = self._keyed.again(positions[order], times[order])
             if len(due) == looked_at or np.count_nonzero(takes) >= self._permits:
-                self._due = due.part(takes[len(back) :])
-                return back[takes[: len(back)]], beyond
+                self._due = due.part(takes[len(untimed) :])
+                return untimed[takes[: len(untimed)]], beyond
             most, looked_at = 4 * most, len(due)
 
     def _may_be_dealt(self, comes: np.ndarray) -> np.ndarray:
-        """Those of the entries that come back now that wait neither for their hash nor for earlier ones of their
-        owner."""
+        """Of the entries *comes*, which come back now: those that their owner may take. Those after the first
+        entry that it leaves for lack of permits wait."""
         owners = self._keyed.owners_of(comes)
         return comes[(owners != NOBODY) & (comes < self._again[1][owners])]
 
@@ -60,10 +65,12 @@ class CodedByKey(Coded):
         self._labels = self._keyed.new()
 
     def _add_what_may_go(self, known: np.ndarray) -> None:
+        """Add the entries that may be dealt: of those *known*, held ones and then those delivered before; then those
+        that came due, and those never delivered. *known* entries that were never delivered are acknowledged in part."""
         owners, is_unread = self._keyed.owners_of(known), np.isin(self._entries.at(known), (UNREAD_CODE, WAITING_CODE))
         self._add_known(known[owners == NOBODY])
-        again = ~is_unread & (owners != NOBODY)
-        for owner, positions in by_code(owners[again], known[again]):
+        is_again = ~is_unread & (owners != NOBODY)
+        for owner, positions in by_code(owners[is_again], known[is_again]):
             self.rows.line = self._keyed.names[owner], False
             self._add_known(self._keyed.by_deliver_time(positions))
         self.first_new = self.rows.places
@@ -71,18 +78,20 @@ class CodedByKey(Coded):
         new, counts = self._labels, self._labels.counts
         self.found_nothing = not len(self._again[0]) and not len(self._due) and not any(counts)
         runs = self._runs_of(new) if any(counts) else []
-        apart = is_unread & (owners != NOBODY)
-        left = dict(by_code(owners[apart], known[apart]))
-        for owner in sorted({*left, *(owner for owner, count in enumerate(counts) if count)}):
+        is_apart = is_unread & (owners != NOBODY)
+        apart = dict(by_code(owners[is_apart], known[is_apart]))
+        for owner in sorted({*apart, *(owner for owner, count in enumerate(counts) if count)}):
             self.rows.line = self._keyed.names[owner], False
             count = counts[owner] if owner < len(counts) else 0
-            if count and owner not in left and len(runs) == 1:
-                self.rows.add_new(Labelled(count, new, owner), *runs[0][2:])
+            if count and owner not in apart and len(runs) == 1:
+                _, _, batch_size, due = runs[0]
+                self.rows.add_new(Labelled(count, new, owner), batch_size, due)
             else:
-                self._add_unread(new.positions(owner), left.get(owner, NO_POSITIONS), runs)
-        self.rows.line = _WAITING
+                self._add_unread(new.positions(owner), apart.get(owner, NO_POSITIONS), runs)
+        self.rows.line = _HELD
 
     def _add_due(self) -> None:
+        """Add the entries that came due, owner by owner."""
         order = np.argsort(self._due.positions)
         owners = np.empty(len(order), np.int64)
         owners[order] = self._keyed.owners_of(self._due.positions[order])
@@ -91,14 +100,16 @@ class CodedByKey(Coded):
             self._add_known(self._due.positions[places], self._due.times[places])
 
     def _runs_of(self, new: Labels) -> list[tuple]:
-        """The stretches of one batch size and deliver time that *new* entries lie in."""
+        """The stretches that *new* entries lie in: first and last position, batch size, deliver time."""
         known = delayed_unread(self._bundle, self._cursor, new.first, new.last, self._draft.wall)
         return [*zip(*(known[name].to_pylist() for name in known.column_names))]
 
     def _add_unread(self, new: np.ndarray, apart: np.ndarray, runs: list[tuple]) -> None:
-        """Add entries of one owner that were never delivered, those acknowledged in part one by one."""
+        """Add one owner's entries that were never delivered, by position: *new* ones in *runs*, and one by one those
+        *apart*, which are acknowledged in part."""
         begin = 0
-        for position, end in zip([*apart.tolist(), None], [*np.searchsorted(new, apart).tolist(), len(new)]):
+        stretch_ends = [*np.searchsorted(new, apart).tolist(), len(new)]
+        for position, end in zip([*apart.tolist(), None], stretch_ends):  # None: after the last one apart
             self._add_in_runs(new[begin:end], runs)
             begin = end
             if position is not None:

@@ -1,9 +1,9 @@
 """What a consumer's function gets beside the messages, and how it may answer.
 
 Without a returned frame the whole delivery is acknowledged. A frame has ``position``, ``outcome``, ``partition`` on a
-partitioned topic, and perhaps ``batch_index``. ``negative_acknowledge`` gives an entry back; ``reconsume_later`` puts a
-message off by the row's ``delay_ms`` (default 0). Anything else, also a missing row, acknowledges. Without
-``batch_index`` a row decides about the whole entry."""
+partitioned topic, and perhaps ``batch_index`` and ``delay_ms``. The outcome ``negative_acknowledge`` gives an entry
+back. ``reconsume_later`` delivers a message again after ``delay_ms`` (default 0). ``acknowledge`` and a missing row
+acknowledge; any other outcome is an error. Without ``batch_index`` a row decides about the whole entry."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -36,9 +36,9 @@ ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
 class Delivery(Described):
     """Entries that the broker sent to one consumer, in one round or in several that were merged.
 
-    ``round`` is the last of these rounds; it had read the table ``requests`` up to version ``requests_version``. On
-    Key_Shared, scattered entries are named one by one (see named_entries). The position of a chunked message is that of
-    its last chunk; ``chunked`` has (partition, first position, last position) of each."""
+    ``round`` is the last of these rounds. This round had read the table ``requests`` up to ``requests_version``.
+    ``ranges`` also has entries that are named one by one (see named_entries). The position of a chunked message is that
+    of its last chunk; ``chunked`` has (partition, first position, last position) of each such message."""
 
     topic: str
     topic_id: str
@@ -80,8 +80,8 @@ def messages_by_partition(ranges: Iterable[Delivered]) -> Counter[int]:
 
 
 class Acknowledged(NamedTuple):
-    """Positions to acknowledge; ``ack_set`` may keep messages of a single entry. With ``delivery_round``, only what
-    that round delivered."""
+    """Positions to acknowledge. With ``ack_set``, a single entry, of which the messages in the set stay unacknowledged.
+    With ``delivery_round``, only entries that this round delivered."""
 
     partition: int
     first: int
@@ -91,7 +91,7 @@ class Acknowledged(NamedTuple):
 
 
 class PutOff(NamedTuple):
-    """A message to deliver again later through a letter; ``batch_index`` is None outside a batch."""
+    """A message to deliver again later, as a retry letter; ``batch_index`` is None outside a batch."""
 
     partition: int
     position: int
@@ -102,7 +102,8 @@ class PutOff(NamedTuple):
 class Answer(NamedTuple):
     """The reply to the broker about a delivery.
 
-    ``put_off`` is sent first; ``acknowledged`` covers it too. ``unseen`` is given back without a redelivery count."""
+    The requests that put messages off are sent first; ``acknowledged`` covers these messages too. Entries of ``unseen``
+    come again, and their redelivery counts do not rise."""
 
     acknowledged: list[Acknowledged]
     given_back: list[PositionRange]
@@ -118,37 +119,39 @@ def answer(delivery: Delivery, result: object) -> Answer:
             "None to acknowledge everything"
         )
     rows = _decided(delivery, result) if isinstance(result, DataFrame) else []
-    delivery = delivery.exact({row["partition"] for row in rows})
-    returned, later = _by_place(rows, NEGATIVE_ACKNOWLEDGE), _by_place(rows, RECONSUME_LATER)
-    in_order, later_in_order = (
-        {partition: list(each) for partition, each in found.items()} for found in (returned, later)
+    delivery = delivery.exact({row["partition"] for row in rows})  # rows decide about single entries
+    to_give_back, to_put_off = _by_place(rows, NEGATIVE_ACKNOWLEDGE), _by_place(rows, RECONSUME_LATER)
+    back_in_order, off_in_order = (
+        {partition: list(each) for partition, each in places.items()} for places in (to_give_back, to_put_off)
     )
-    acknowledged, found = _of_rounds(delivery), 0
+    acknowledged, decided = _of_rounds(delivery), 0
     given_back: list[PositionRange] = []
     put_off: list[PutOff] = []
     for range_ in delivery.ranges:
         if isinstance(range_, NamedEntries):
             continue
-        places = returned.get(range_.partition, {})
-        positions = between(in_order.get(range_.partition, []), range_.first, range_.last)
-        off = between(later_in_order.get(range_.partition, []), range_.first, range_.last)
-        put_off += [each for position in off for each in _put_off(range_, position, later[range_.partition][position])]
-        found += len(positions) + len(off)
-        back = ranges_of(positions)
-        given_back += [range_._replace(first=first, last=last) for first, last in back]
-        acknowledged += [Acknowledged(*others[:3]) for others in left_of([range_], back)]
-        for position in positions if range_.batch_size > 1 else ():
-            indexes = [index for index in places[position] if index is not None]
-            if len(indexes) == len(places[position]):
+        back = between(back_in_order.get(range_.partition, []), range_.first, range_.last)
+        off = between(off_in_order.get(range_.partition, []), range_.first, range_.last)
+        for position in off:
+            put_off += _put_off(range_, position, to_put_off[range_.partition][position])
+        decided += len(back) + len(off)
+        stretches = ranges_of(back)
+        given_back += [range_._replace(first=first, last=last) for first, last in stretches]
+        acknowledged += [Acknowledged(*part[:3]) for part in left_of([range_], stretches)]
+        for position in back if range_.batch_size > 1 else ():
+            named = to_give_back[range_.partition][position]
+            indexes = [index for index in named if index is not None]
+            if len(indexes) == len(named):  # of a batch given back in part, the other messages are acknowledged
                 full = range_.ack_set or ack_sets.full(range_.batch_size)
                 left = ack_sets.intersect(full, ack_sets.of_indexes(indexes))
                 acknowledged.append(Acknowledged(range_.partition, position, position, left))
-    if found < sum(map(len, (*returned.values(), *later.values()))):
+    if decided < sum(map(len, (*to_give_back.values(), *to_put_off.values()))):
         raise InvalidMessage("the outcomes name a position that was not delivered: return rows of this delivery only")
     return Answer(acknowledged, given_back, tuple(put_off))
 
 
 def _of_rounds(delivery: Delivery) -> list[Acknowledged]:
+    """What acknowledges named entries: one request for each partition and round."""
     found: dict[tuple[int, int], Acknowledged] = {}
     for range_ in delivery.ranges:
         if isinstance(range_, NamedEntries):
@@ -162,6 +165,7 @@ def _of_rounds(delivery: Delivery) -> list[Acknowledged]:
 
 
 def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
+    """The rows of *result* that do not acknowledge, by partition and position."""
     partitions = {range_.partition for range_ in delivery.ranges}
     needed = {"position", "outcome"} | ({"partition"} if len(partitions) > 1 else set())
     if needed - set(result.columns):
@@ -202,6 +206,7 @@ def _by_place(rows: list[dict], outcome: str) -> dict[int, dict[int, dict[int | 
 
 
 def _put_off(range_: PositionRange, position: int, delays: dict[int | None, int]) -> Iterator[PutOff]:
+    """The messages of an entry that are put off, by *delays* of batch indexes (None: of all its messages)."""
     if range_.batch_size == 1:
         yield PutOff(range_.partition, position, None, next(iter(delays.values())))
         return
@@ -211,6 +216,7 @@ def _put_off(range_: PositionRange, position: int, delays: dict[int | None, int]
 
 
 def between(ascending: list[int], first: int, last: int) -> list[int]:
+    """Those of *ascending* positions that lie in *first*..*last*."""
     return ascending[bisect_left(ascending, first) : bisect_right(ascending, last)]
 
 
@@ -236,9 +242,9 @@ def left_of(ranges: Sequence[PositionRange], holes: Iterable[tuple[int, int]]) -
     """
     positions, found = Positions(sorted(holes)), []
     firsts, lasts = as_array(positions)
-    before = np.searchsorted(lasts, [range_.first for range_ in ranges])
-    is_touched = before < np.searchsorted(firsts, [range_.last for range_ in ranges], "right")
-    for range_, is_cut in zip(ranges, is_touched.tolist()):
+    holes_before = np.searchsorted(lasts, [range_.first for range_ in ranges])
+    are_cut = holes_before < np.searchsorted(firsts, [range_.last for range_ in ranges], "right")
+    for range_, is_cut in zip(ranges, are_cut.tolist()):
         gaps = positions.gaps(range_.first, range_.last) if is_cut else [(range_.first, range_.last)]
         found += [range_._replace(first=first, last=last) for first, last in gaps]
     return found

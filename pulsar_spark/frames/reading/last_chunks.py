@@ -1,4 +1,6 @@
-"""Read the rows of messages' last chunks, without payloads: few on the driver into a local frame, many by Spark."""
+"""Read the rows of messages' last chunks on the driver, without payloads, unless they are too many.
+
+The caller then lets Spark read them (see chunk_payloads)."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,12 +13,14 @@ from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import DELIVERED, MESSAGES
 
 MOST_ROWS, MOST_RUNS = 1 << 14, 1 << 10
+"""More rows, or rows of more runs, are too many."""
 _PLACE = ("partition", "publish_id")
-"""Columns that a file lacks or has only once for all rows."""
+"""Columns that come from the partition and the run: files lack them, or have one value in all rows."""
 
 
 def names_of(columns: Sequence[str] | None) -> list[str]:
-    """The columns of messages that storage.entries.slices.read_pieces gives for *columns*."""
+    """The columns of messages that ``storage.entries.slices.read_pieces`` gives for *columns* (None: all that are
+    delivered); it adds the last four."""
     return [name for name in columns or DELIVERED if name != "partition"] + [
         "partition",
         "ledger_id",
@@ -34,10 +38,10 @@ def read_last_chunks(
 ) -> pa.Table | None:
     """The chunks at positions *lasts*, by partition, with the columns of :func:`names_of` except the payload.
 
-    None if they are too many, or *columns* has others than messages have. *redelivery_counts* are by partition and
-    position, by default 0."""
+    None if they are too many, or if *columns* has a name that is no column of messages. *redelivery_counts* are by
+    partition and position, by default 0."""
     wanted = names_of(columns)
-    own = [name for name in wanted[:-4] if name not in ("payload", *_PLACE)]
+    own = [name for name in wanted[:-4] if name not in ("payload", *_PLACE)]  # without the four that are added
     if sum(map(len, lasts.values())) > MOST_ROWS or not {*own} <= {*MESSAGES.schema.names}:
         return None
     run_spans = [
@@ -60,5 +64,6 @@ def read_last_chunks(
 
 
 def message_types(wanted: Sequence[str]) -> dict[str, pa.DataType]:
+    """The types of the columns *wanted*, except the payload."""
     of_place = {"ledger_id": pa.int64(), "position": pa.int64(), "redelivery_count": pa.int32()}
     return {name: of_place.get(name) or MESSAGES.schema.field(name).type for name in wanted if name != "payload"}

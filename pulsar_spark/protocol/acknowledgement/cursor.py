@@ -1,7 +1,7 @@
 """A cursor's state as ranges of positions, and the arithmetic of mark-delete.
 
 Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged. Above it, ranges
-give the state of entries; outside ranges, positions from the read position on were never delivered."""
+give the state of entries; entries in no range were never delivered. ``last`` is included, ``end`` is not."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -11,28 +11,28 @@ from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 
 ACKNOWLEDGED, PENDING, REPLAY = "acknowledged", "pending", "replay"
 UNREAD = "unread"
-"""Entries that were never delivered; no range includes them."""
+"""Entries that were never delivered: rows of the plan, but in no range of a cursor."""
 DEAD = "dead"
-"""Entries given back too often, within the plan; they count as acknowledged once the round orders their letters."""
+"""Within the plan: entries given back too often. The round orders their dead letters; then they are acknowledged."""
 DELIVERY_ROUND = "delivery_round"
-"""Property of an acknowledgement: it includes only what this round delivered to the consumer and is still pending
-there. On Key_Shared others' entries lie between."""
+"""Property of an acknowledgement, the number of a round. Of the positions named, it acknowledges those that this round
+delivered to the consumer and that are still pending; on Key_Shared, other consumers' entries lie between them."""
 
 IS_UNSEEN = "is_unseen"
 """Property of a negative acknowledgement: "true" if the application saw none of its entries. They come again at once,
-uncounted."""
+and their redelivery counts do not rise."""
 
 UNSEEN = {IS_UNSEEN: "true"}
-"""A request's properties with :data:`IS_UNSEEN` alone."""
+"""The properties of a request that has only :data:`IS_UNSEEN`."""
 
 SINCE_ROUND = "since_round"
-"""Property of a request to redeliver all: it covers only deliveries of later rounds, and of this round from the
-request's ``first`` place on. The application saw none of them (see :data:`IS_UNSEEN`)."""
+"""Property of a request to redeliver all, the number of a round. The request then covers what later rounds delivered,
+and what this round delivered from position ``first`` on. The application saw none of it (see :data:`IS_UNSEEN`)."""
 
 
 class Range(NamedTuple):
     """Entries first..last in one status; ``due_time`` in microseconds since 1970 (UTC). Attributes that do not apply
-    are None. ``entries`` counts the entries if not all are meant."""
+    are None. ``entries`` is set if only so many of the entries first..last are meant: they lie scattered."""
 
     first: int
     last: int
@@ -81,8 +81,8 @@ def seek_position(position: int, *, first: int, end: int) -> int:
 def unacknowledged(
     mark_delete: int, end: int, ranges: Iterable[Range]
 ) -> Iterator[tuple[int, int, tuple[int, ...] | None]]:
-    """The backlog between *mark_delete* and *end* as (first, last, ack set of each entry or None for all); *ranges* are
-    by position.
+    """The backlog between *mark_delete* and *end*: (first, last, ack set of each entry). The ack set is None if no
+    message is acknowledged. *ranges* are in order of position.
 
     >>> list(unacknowledged(0, 9, [Range(2, 3, "acknowledged"), Range(5, 5, "pending", ack_set=(2,), batch_size=2)]))
     [(1, 1, None), (4, 4, None), (5, 5, (2,)), (6, 8, None)]
@@ -90,7 +90,7 @@ def unacknowledged(
     at = mark_delete + 1
     for range_ in ranges:
         if range_.status != ACKNOWLEDGED and range_.ack_set is None:
-            continue
+            continue  # as in no range: none of their messages is acknowledged
         if at < range_.first:
             yield at, range_.first - 1, None
         if range_.status != ACKNOWLEDGED:
@@ -101,16 +101,16 @@ def unacknowledged(
 
 
 def skip_unacked(mark_delete: int, end: int, acknowledged: Iterable[tuple[int, int]], entries: int) -> int:
-    """Mark-delete after *entries* unacknowledged entries are skipped, below *end* (3.27). *acknowledged* ranges are
-    ordered by first position and may overlap.
+    """The new mark-delete if the next *entries* unacknowledged entries are skipped, at most up to *end* (3.27).
+    *acknowledged* ranges are ordered by first position and may overlap.
 
     >>> skip_unacked(-1, 10, [(1, 2)], 2)
     3
     """
     at = mark_delete
     for first, last in acknowledged:
-        free = max(first - at - 1, 0)
-        if entries <= free:
+        unacked = max(first - at - 1, 0)
+        if entries <= unacked:
             break
-        entries, at = entries - free, max(at, last)
+        entries, at = entries - unacked, max(at, last)
     return min(at + entries, end - 1)

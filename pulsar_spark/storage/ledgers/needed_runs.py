@@ -1,4 +1,6 @@
-"""Read from ``ledgers`` what a starting broker needs: runs that no cursor has passed, and a summary of others."""
+"""Read runs from ``ledgers``: what a starting broker needs, with a summary of the rest, or chosen runs of a topic.
+
+A run is a row of ``ledgers`` (see numbering). A broker needs the runs that at least one cursor has not passed."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,13 +26,14 @@ from pulsar_spark.storage.store.store import AnyPath, path_of
 from pulsar_spark.table_specs import LEDGERS
 
 ROWS_A_STEP = 1 << 16
+"""At least so many rows are looked at in one go."""
 _NUMBERS = ("first_position", "entries", "batch_size", "ledger_id", "has_chunks", "delayed_after")
 Place = tuple[str, int]
 """A topic's id and one of its partitions."""
 
 
 class NeededRuns:
-    """Each topic partition's needed runs, and a summary of earlier ones."""
+    """Each topic partition's runs that reach its first needed position, and a summary of the earlier ones."""
 
     def __init__(self, path: AnyPath, first_needed: Callable[[str, int], int]):
         opened = open_table(path)
@@ -39,38 +42,38 @@ class NeededRuns:
         """By topic id."""
         self.past: dict[Place, Past] = {}
         self.rows: dict[Place, pa.Table] = {}
-        """The runs after the past."""
+        """The runs that the past does not sum up."""
         self.delayed: dict[Place, pa.Table] = {}
         """All runs with delayed entries."""
         rows, delayed = defaultdict[Place, list](list), defaultdict[Place, list](list)
-        passed = defaultdict[Place, _Passed](_Passed)
+        earlier = defaultdict[Place, _EarlierRuns](_EarlierRuns)
         for some in _steps(opened, LEDGERS.schema.names):
             for topic_id, partition, runs in by_partition(some):
                 place = topic_id, partition
-                self.publish_ids.setdefault(topic_id, published(path, topic_id)).add_stored(
+                self.publish_ids.setdefault(topic_id, empty_publish_ids(path, topic_id)).add_stored(
                     runs["publish_id"].to_pylist()
                 )
                 is_past = pc.less_equal(pc.add(runs["first_position"], runs["entries"]), first_needed(*place))
-                passed[place].add(runs.filter(is_past))
+                earlier[place].add(runs.filter(is_past))
                 delayed[place].append(runs.filter(pc.is_valid(runs["delayed_after"])))
                 rows[place].append(runs.filter(pc.invert(is_past)))
-        for place, found in passed.items():
+        for place, found in earlier.items():
             past = found.past()
             self.past[place] = past or Past()
             self.delayed[place] = pa.concat_tables(delayed[place])
-            if past is None:  # some are missing or double: they are added one by one
+            if past is None:  # runs are missing or double: PartitionLedgers, given all, reports or skips them
                 self.rows[place] = stored_runs(path, *place)
             else:
                 self.rows[place] = pa.concat_tables(rows[place])
 
 
 def stored_runs(path: AnyPath, topic_id: str, partition: int, below: int = MAX_LONG, first: int = 0) -> pa.Table:
-    """Rows of a topic partition's runs with positions from *first* on that begin below *below*."""
+    """Rows of a topic partition's runs that begin before position *below* and reach position *first*."""
     return stored_rows(open_table(path), LEDGERS.schema.names, _between(topic_id, partition, first, below))
 
 
 def runs_from(path: AnyPath, topic_id: str, partition: int, first: int = 0, below: int = MAX_LONG) -> PartitionLedgers:
-    """:func:`stored_runs` as ledgers, without a summary of others."""
+    """The runs of :func:`stored_runs` as :class:`PartitionLedgers`, which know nothing of earlier ones."""
     rows = stored_runs(path, topic_id, partition, below, first)
     found = PartitionLedgers(Past(end_position=pc.min(rows["first_position"]).as_py() or 0))
     found.extend(rows)
@@ -78,7 +81,9 @@ def runs_from(path: AnyPath, topic_id: str, partition: int, first: int = 0, belo
 
 
 def passed_paths(path: AnyPath, topic_id: str, firsts: Mapping[int, int], among: set[str]) -> set[str]:
-    """Files *among* a topic's whose runs in the partitions of *firsts* all end before the first needed position."""
+    """Those of a topic's files *among* that nobody needs: all their runs end before the first needed position.
+
+    *firsts* gives this position by partition; runs of other partitions do not count."""
     passed, needed = set[str](), set[str]()
     for partition, runs in _runs_of_topic(open_table(path), topic_id, ["path", "first_position", "entries"]):
         runs = runs.filter(pc.is_in(runs["path"], pa.array(among, pa.string())))
@@ -92,7 +97,8 @@ def passed_paths(path: AnyPath, topic_id: str, firsts: Mapping[int, int], among:
 def first_position_from(
     layout: Layout, topic_id: str, partition: int, ledger_id: int, published_since: datetime | None = None
 ) -> int | None:
-    """Position of the first run from commit *ledger_id* on, with a message *published_since* if given; else None."""
+    """The position of the first run of commit *ledger_id* or a later one, None without such a run. With
+    *published_since*, only runs count that may have a message published then or later."""
     if ledger_id <= 1 and published_since is None:
         return 0
     wanted = [*_between(topic_id, partition, 0, MAX_LONG), term("ledger_id", ">=", ledger_id)]
@@ -110,33 +116,36 @@ def first_position_from(
 def delayed_runs(layout: Layout, topic_id: str, partition: int, first: int = 0, last: int = MAX_LONG - 1) -> list[Run]:
     """The runs of positions *first*..*last* that may have entries in the delay index, in order."""
     wanted = _between(topic_id, partition, first, last + 1)
-    return _runs_with(layout, [*wanted, term("delayed_after", ">=", -MAX_LONG - 1)])
+    return _runs_with(layout, [*wanted, term("delayed_after", ">=", -MAX_LONG - 1)])  # any value, but not null
 
 
 def runs_with_chunks(layout: Layout, topic_id: str, partition: int) -> list[Run]:
+    """The runs that may have chunks; batches have none."""
     wanted = _between(topic_id, partition, 0, MAX_LONG)
     return _runs_with(layout, [*wanted, term("has_chunks", "==", True), term("batch_size", "==", 1)])
 
 
 def _runs_with(layout: Layout, wanted: list[Term]) -> list[Run]:
     rows = stored_rows(open_table(layout.broker_table(LEDGERS.name)), LEDGERS.schema.names, wanted)
-    return list({run.first_position: run for _, _, run in runs_of(rows)}.values())
+    return list({run.first_position: run for _, _, run in runs_of(rows)}.values())  # one may be stored twice
 
 
 def _between(topic_id: str, partition: int, first: int, below: int) -> list[Term]:
+    """What selects the runs that :func:`stored_runs` describes."""
     wanted = [term("topic_id", "==", topic_id), term("partition", "==", partition)]
     wanted += [term("first_position", ">", NO_POSITION), term("first_position", "<", below)]
     return wanted + ([term(("first_position", "entries"), ">", first)] if first > 0 else [])
 
 
 def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, PartitionLedgers]:
-    """The last runs of each of a topic's partitions, *count* to twice as many; all if some are missing."""
+    """The last *count* runs of each of a topic's partitions, with a summary of the earlier ones. All runs, if there are
+    at most twice as many or some are missing."""
     path, found = path_of(folder_of(opened)), dict[int, PartitionLedgers]()
-    begins, passed = _begins(opened, topic_id, count), defaultdict[int, _Passed](_Passed)
+    begins, earlier = _begins(opened, topic_id, count), defaultdict[int, _EarlierRuns](_EarlierRuns)
     for partition, runs in _runs_of_topic(opened, topic_id, _NUMBERS):
-        passed[partition].add(runs.filter(pc.less(runs["first_position"], begins[partition])))
-    for partition, seen in passed.items():
-        past, wanted = seen.past(), _between(topic_id, partition, 0, MAX_LONG)
+        earlier[partition].add(runs.filter(pc.less(runs["first_position"], begins[partition])))
+    for partition, found_earlier in earlier.items():
+        past, wanted = found_earlier.past(), _between(topic_id, partition, 0, MAX_LONG)
         if past is not None:
             wanted.append(term("first_position", ">=", begins[partition]))
         found[partition] = PartitionLedgers(past or Past(), partial(stored_runs, path, topic_id, partition))
@@ -145,7 +154,7 @@ def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, Partit
 
 
 def _begins(opened: DeltaTable, topic_id: str, count: int) -> dict[int, int]:
-    """Where each partition's last *count* runs begin; 0 if at most twice as many."""
+    """The position at which each partition's last *count* runs begin; 0 if it has at most twice as many runs."""
     firsts = defaultdict[int, list](list)
     for partition, runs in _runs_of_topic(opened, topic_id, ["first_position"]):
         firsts[partition].append(numbers(runs["first_position"].combine_chunks()))
@@ -162,8 +171,8 @@ def _runs_of_topic(opened: DeltaTable, topic_id: str, columns: Iterable[str]) ->
         yield from groups(some, "partition")
 
 
-def published(path: AnyPath, topic_id: str) -> PublishIds:
-    """A topic's publish ids, none so far."""
+def empty_publish_ids(path: AnyPath, topic_id: str) -> PublishIds:
+    """Publish ids of a topic, to which none is added yet; they look ids up in the table at *path*."""
 
     def is_there(publish_id: str) -> bool:
         wanted = [term("topic_id", "==", topic_id), term("publish_id", "==", publish_id)]
@@ -186,10 +195,14 @@ def _steps(
         yield pa.concat_tables(waiting)
 
 
-class _Passed:
+class _EarlierRuns:
+    """Runs of one topic partition that are not needed, added in any order and summed up."""
+
     def __init__(self):
         self._firsts, self._ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        self._messages, self._last = 0, (-1, -1)
+        self._messages = 0
+        self._last = (-1, -1)
+        """The first position and the ledger id of the last run."""
         self._last_chunk = self._last_delayed = -1
 
     def add(self, runs: pa.Table) -> None:
@@ -210,12 +223,12 @@ class _Passed:
         self._last_delayed = max(self._last_delayed, int(ends[is_delayed].max(initial=0)) - 1)
 
     def past(self) -> Past | None:
-        """The summary; None unless the runs join from position 0 on."""
+        """The summary; None if runs are missing, from position 0 on, or stored twice."""
         firsts, ends = np.concatenate(self._firsts), np.concatenate(self._ends)
         if not len(firsts):
             return Past()
-        firsts.sort(kind="stable")  # files are mostly in order, which takes a tenth of the time
-        ends.sort(kind="stable")  # if sorted begins and ends match, each run follows the one before
-        if firsts[0] != 0 or (firsts[1:] != ends[:-1]).any():
+        firsts.sort(kind="stable")  # ten times as fast as other sorts, because files are mostly in order
+        ends.sort(kind="stable")
+        if firsts[0] != 0 or (firsts[1:] != ends[:-1]).any():  # some run does not begin where another one ends
             return None
         return Past(len(firsts), int(ends[-1]), self._last[1], self._messages, self._last_chunk, self._last_delayed)

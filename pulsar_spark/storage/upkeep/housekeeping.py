@@ -26,7 +26,7 @@ from pulsar_spark.storage.store.faults import is_fault_of_disk
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.upkeep.joining import DataFile, can_be_joined, files_of, groups_of, join, remove_of
 from pulsar_spark.storage.upkeep.kept_rounds import NEVER, first_kept_round, mark_deletes
-from pulsar_spark.storage.upkeep.retention import LEAST_SECONDS, looked_back, promised_seconds, write_promise
+from pulsar_spark.storage.upkeep.retention import LEAST_SECONDS, kept_seconds, promised_seconds, write_promise
 from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.storage.upkeep.upkeep import FILES_A_STEP, appended, remove_left, remove_stale, remove_unseen
 from pulsar_spark.table_specs import CURSOR_LEDGER, DELAY_INDEX, LEDGERS, REQUESTS
@@ -121,7 +121,7 @@ def keep_house(
         if not is_fault_of_disk(fault):
             raise
         full = fault  # deleting needs no space, and frees some
-    kept = looked_back(table, time_travel_seconds, versions, now())
+    kept = kept_seconds(table, time_travel_seconds, versions, now())
     yield from _make_room(table, needed, now() - max(kept, promised_seconds(opened)))
     if full is not None:
         raise full

@@ -14,7 +14,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.store import AnyPath, store_of
 from pulsar_spark.storage.topics.bundles import layouts_of
 from pulsar_spark.storage.upkeep.joining import can_be_joined, files_of, join, large_groups_of
-from pulsar_spark.storage.upkeep.retention import left_since
+from pulsar_spark.storage.upkeep.retention import removed_since
 from pulsar_spark.table_specs import BROKER_TABLES, REQUESTS
 
 LEAST_HOURS = 1
@@ -87,8 +87,9 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
         return [path for path in paths if path in old]
 
     doomed = dict.fromkeys(found(hours, is_full=False) + found(max(hours, NEW_HOURS), is_full=True))
-    left = left_since(table, opened, before, promised_from=time.time() - hours * SECONDS_AN_HOUR) if doomed else ()
-    return [path for path in doomed if path not in left]
+    spared_from = time.time() - hours * SECONDS_AN_HOUR
+    removed_lately = removed_since(table, opened, before, spared_from) if doomed else ()
+    return [path for path in doomed if path not in removed_lately]
 
 
 def remove_left(path: AnyPath, versions: range) -> int:
