@@ -30,6 +30,7 @@ class MultiplierRedeliveryBackoff:
             raise ValueError(f"multiplier {self.multiplier!r}: give a number from 1 up")
 
     def delay_ms(self, redelivery_count: int) -> int:
+        """The delay of a message that was redelivered *redelivery_count* times, in milliseconds."""
         if redelivery_count <= 0 or self.min_delay_ms == 0:
             return self.min_delay_ms
         # Logarithms, because a power of a large count exceeds floats.
