@@ -7,6 +7,7 @@ import pytest
 
 import pulsar_spark as pulsar
 import pulsar_spark.asyncio
+from pulsar_spark.client.receiving.key_order import KeyOrder
 from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.waiting import eventually, nothing_comes
 
@@ -29,6 +30,23 @@ def publish(client, *values: str, batching: bool = False, topic: str = "t") -> N
         producer.send_async(value.encode(), None, partition_key=value[0])
     producer.flush()
     producer.close()
+
+
+def test_a_round_that_read_one_return_of_a_key_may_go_on_up_to_the_next():
+    """Else entries of a key that were given back in two requests, one after the other, come again for ever."""
+    order = KeyOrder()
+    versions = []
+    for position, version in ((5, 10), (7, 11), (6, 11)):
+        order.give_back((position,), sticky_hash=1)
+        versions.append((order.send(), version))
+    for requests, version in versions:
+        requests.committed(version)
+    order.arrives(9)
+    assert [position for position in range(4, 10) if order.is_early(1, position, 9)] == [6, 7, 8, 9]
+    order.arrives(10)
+    assert [position for position in range(4, 10) if order.is_early(1, position, 10)] == [7, 8, 9]
+    order.arrives(11)
+    assert not order.is_early(1, 9, 11) and not order.is_guarding
 
 
 def receive(consumer, count: int) -> list[pulsar.Message]:

@@ -13,7 +13,7 @@ from pulsar_spark.client.acks.acknowledgements import AckGroup
 from pulsar_spark.client.acks.given_back import GivenBack
 from pulsar_spark.client.acks.pending_acks import PendingAcks
 from pulsar_spark.client.acks.receipts import Receipt
-from pulsar_spark.client.receiving.key_order import KeyOrder, KeyPlace
+from pulsar_spark.client.receiving.key_order import KeyOrder
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.outbox import SPACING
@@ -175,20 +175,20 @@ class AcknowledgementTracker:
         return self.group
 
     def give_back(
-        self, positions: set[int] | range, delay_ms: int, key_place: KeyPlace | None = None, *, are_dead: bool = False
+        self, positions: set[int] | range, delay_ms: int, sticky_hash: int | None = None, *, are_dead: bool = False
     ) -> None:
-        """Give entries back after a delay; *key_place* is that of a single one. Entries that *are_dead* delay no
+        """Give entries back after a delay; *sticky_hash* is that of a single one. Entries that *are_dead* delay no
         others: they become letters."""
         with self._lock:
             if self._key_order is not None and not are_dead:
-                self._key_order.give_back(positions, key_place)
+                self._key_order.give_back(positions, sticky_hash)
             if self._ended_by is None and self._given_back.add(positions, delay_ms):
                 self._gathering.ask(0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING))
 
-    def give_back_unseen(self, position: int, key_place: KeyPlace) -> None:
+    def give_back_unseen(self, position: int, sticky_hash: int) -> None:
         """Give back an entry that the application did not see. Requires the lock."""
         if self._key_order is not None:
-            self._key_order.give_back((position,), key_place)
+            self._key_order.give_back((position,), sticky_hash)
         if self._given_back.add_unseen(position):
             self._gathering.ask(SPACING)
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from pulsar_spark.client.model.block import ENCODED, Block
 from pulsar_spark.client.receiving.delivery import Delivery
-from pulsar_spark.client.receiving.key_order import KeyPlace
 from pulsar_spark.client.schema.payloads import EncryptionContext, Opened, PayloadOpener
 from pulsar_spark.errors import InvalidMessage, UnreadableMessage
 from pulsar_spark.protocol.delays.instants import to_millis
@@ -67,10 +66,9 @@ class Message:
         """Whether the row is a chunk; messages of a batch are none."""
         return self._block.has_chunks and self._field("uuid") is not None and self._field("batch_index") is None
 
-    def _key_place(self) -> KeyPlace | None:
-        """The place of its entry among those of its hash, if known."""
-        sticky_hash = self._block.sticky_hash(self._row)
-        return None if sticky_hash is None else KeyPlace(sticky_hash, self._position)
+    def _sticky_hash(self) -> int | None:
+        """The hash of its entry, if known."""
+        return self._block.sticky_hash(self._row)
 
     def _field(self, name: str):
         return self._block.column(name)[self._row]

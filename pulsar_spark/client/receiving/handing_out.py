@@ -100,20 +100,20 @@ class HandingOut:
         delivery = block.delivery
         is_single = self._is_timed or block.has_encoded
         guard = self._guard
-        places = None if guard is None else guard.places_of(messages)
+        hashes = None if guard is None else guard.hashes_of(messages)
         with self.lock:
             if delivery.generation != self.generation:
                 return None
-            if guard is not None and guard.has_changed(places):
+            if guard is not None and guard.has_changed(hashes):
                 return Ready([])  # check again
             permits = self._count_taken()
             most = 1 if is_single else max(1, self._permits.until_request - 1)
-            most = most if places is None else min(most, MOST_GUARDED)
+            most = most if hashes is None else min(most, MOST_GUARDED)
             looked_at = messages[:most]
             del messages[:most]
             shown = self._to_be_shown(delivery, looked_at)
-            if guard is not None and places is not None:
-                shown = guard.in_order(delivery, shown, places)
+            if guard is not None and hashes is not None:
+                shown = guard.in_order(delivery, shown, hashes)
             if most == 1:
                 self._queued -= 1
                 permits += self._permits.hand_out(is_shown=bool(shown))
@@ -130,13 +130,13 @@ class HandingOut:
         back."""
         guard, delivery = self._guard, message._block.delivery
         try:
-            places = None if guard is None else guard.places_of([message])
+            hashes = None if guard is None else guard.hashes_of([message])
         except TopicNotFound:  # deleted; the broker will say so
             return False
         with self.lock:
             if delivery.generation != self.generation:
                 return False
-            return guard is None or places is None or bool(guard.in_order(delivery, [message], places))
+            return guard is None or hashes is None or bool(guard.in_order(delivery, [message], hashes))
 
     def _to_be_shown(self, delivery: Delivery, messages: list[Message]) -> list[Message]:
         """Messages that are neither replaced, acknowledged, nor before the place of a seek."""

@@ -2,7 +2,7 @@
 
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.delivery import Delivery
-from pulsar_spark.client.receiving.key_order import KeyOrder, KeyPlace
+from pulsar_spark.client.receiving.key_order import KeyOrder
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.storage.entries.key_hashes import hashes_of
 
@@ -16,31 +16,30 @@ class KeyGuard:
     def __init__(self, subscription, order: KeyOrder):
         self._subscription, self._order = subscription, order
 
-    def places_of(self, messages: list[Message]) -> dict[int, KeyPlace] | None:
-        """The places of the first *messages*, by position; None if none can be too early."""
+    def hashes_of(self, messages: list[Message]) -> dict[int, int] | None:
+        """The hashes of the first *messages*, by position; None if none can be too early."""
         order, subscription = self._order, self._subscription
         if not order.is_guarding:
             return None
         with subscription.lock:
             unknown = order.unknown
-        first = {each._position: each._key_place() for each in messages[:MOST_GUARDED]}
-        found = {position: place for position, place in first.items() if place is not None}
+        first = {each._position: each._sticky_hash() for each in messages[:MOST_GUARDED]}
+        found = {position: sticky_hash for position, sticky_hash in first.items() if sticky_hash is not None}
         wanted = sorted({*unknown, *(first.keys() - found.keys())})
         if wanted:
             where = subscription.topic.path, subscription.topic.topic_id, subscription.partition
             known = hashes_of(subscription.ledgers, *where, ranges_of(wanted)).tolist()
             hashes = dict(zip(wanted, known, strict=True))
-            for position in hashes.keys() & first.keys():
-                found[position] = KeyPlace(hashes[position], position)
+            found |= {position: hashes[position] for position in hashes.keys() & first.keys()}
             with subscription.lock:
                 order.learn({position: hashes[position] for position in unknown})
         return found
 
-    def has_changed(self, places: dict[int, KeyPlace] | None) -> bool:
-        """Whether to look up *places* again, because entries were given back since. Requires the lock."""
-        return self._order.is_guarding and (places is None or bool(self._order.unknown))
+    def has_changed(self, hashes: dict[int, int] | None) -> bool:
+        """Whether to look up *hashes* again, because entries were given back since. Requires the lock."""
+        return self._order.is_guarding and (hashes is None or bool(self._order.unknown))
 
-    def in_order(self, delivery: Delivery, messages: list[Message], places: dict[int, KeyPlace]) -> list[Message]:
+    def in_order(self, delivery: Delivery, messages: list[Message], hashes: dict[int, int]) -> list[Message]:
         """The *messages* before which no entry of the same hash was given back. Gives the others back. Requires the
         lock."""
         order, in_order = self._order, []
@@ -50,8 +49,8 @@ class KeyGuard:
             order.arrives(version)
             if order.is_returned(position, version):
                 continue
-            if order.is_early(places[position], version):
-                self._subscription.tracker.give_back_unseen(position, places[position])
+            if order.is_early(hashes[position], position, version):
+                self._subscription.tracker.give_back_unseen(position, hashes[position])
                 self._subscription._consumer._forget_unacked_entry(self._subscription, position)
             else:
                 in_order.append(message)

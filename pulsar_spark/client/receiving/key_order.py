@@ -6,11 +6,13 @@ given back unseen.
 
 import itertools
 import sys
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import NamedTuple
 
 _numbers = itertools.count()
+_POSITION = attrgetter("position")
 
 
 class UnderWay:
@@ -25,18 +27,10 @@ class UnderWay:
         self.version = version
 
 
-class KeyPlace(NamedTuple):
-    """The *place* of an entry among those of its hash: its position, or for a due entry a number above all
-    positions."""
-
-    sticky_hash: int
-    place: int
-
-
 class _Guard(NamedTuple):
-    """Entries after *place* are too early if their round has not read *requests*."""
+    """Entries after *position* are too early if their round has not read *requests*."""
 
-    place: int
+    position: int
     requests: UnderWay
 
 
@@ -44,7 +38,9 @@ class KeyOrder:
     """The entries a consumer gave back on one partition; callers hold the subscription's lock."""
 
     def __init__(self):
-        self._guards: dict[int, _Guard] = {}
+        self._guards: dict[int, list[_Guard]] = {}
+        """By hash, with ascending positions and requests; a guard replaces those of later positions and older
+        requests."""
         self._returned: dict[int, UnderWay] = {}
         self._unknown: dict[int, UnderWay] = {}
         self._next, self._arrived = UnderWay(), -1
@@ -59,27 +55,30 @@ class KeyOrder:
     def unknown(self) -> list[int]:
         return sorted(self._unknown)
 
-    def give_back(self, positions: Iterable[int], key_place: KeyPlace | None = None) -> None:
-        """Note entries given back; *key_place* is that of a single one, if known."""
+    def give_back(self, positions: Iterable[int], sticky_hash: int | None = None) -> None:
+        """Note entries given back; *sticky_hash* is that of a single one, if known."""
         for position in positions:
             self._returned[position] = self._next
-            if key_place is None:
+            if sticky_hash is None:
                 self._unknown[position] = self._next
             else:
-                self._guard(key_place, self._next)
+                self._guard(sticky_hash, position, self._next)
 
     def learn(self, hashes: Mapping[int, int]) -> None:
         for position, sticky_hash in hashes.items():
             requests = self._unknown.pop(position, None)
             if requests is not None:
-                self._guard(KeyPlace(sticky_hash, position), requests)
+                self._guard(sticky_hash, position, requests)
 
-    def _guard(self, key_place: KeyPlace, requests: UnderWay) -> None:
-        place, known = key_place.place, self._guards.get(key_place.sticky_hash)
-        if known is not None:
-            place = min(place, known.place)
-            requests = max(requests, known.requests, key=attrgetter("number"))
-        self._guards[key_place.sticky_hash] = _Guard(place, requests)
+    def _guard(self, sticky_hash: int, position: int, requests: UnderWay) -> None:
+        guards = self._guards.setdefault(sticky_hash, [])
+        at = bisect_left(guards, position, key=_POSITION)
+        if at and guards[at - 1].requests.number >= requests.number:
+            return
+        end = at
+        while end < len(guards) and guards[end].requests.number <= requests.number:
+            end += 1
+        guards[at:end] = [_Guard(position, requests)]
 
     def send(self) -> UnderWay:
         """Note that all give-backs so far are sent with the next commit."""
@@ -91,7 +90,11 @@ class KeyOrder:
         if requests_version == self._arrived:
             return
         self._arrived = requests_version
-        self._guards = {key: each for key, each in self._guards.items() if each.requests.version > requests_version}
+        left = {
+            key: [guard for guard in guards if guard.requests.version > requests_version]
+            for key, guards in self._guards.items()
+        }
+        self._guards = {key: guards for key, guards in left.items() if guards}
         self._returned = {at: each for at, each in self._returned.items() if each.version > requests_version}
 
     def is_returned(self, position: int, requests_version: int) -> bool:
@@ -99,10 +102,11 @@ class KeyOrder:
         requests = self._returned.get(position)
         return requests is not None and requests.version > requests_version
 
-    def is_early(self, key_place: KeyPlace, requests_version: int) -> bool:
+    def is_early(self, sticky_hash: int, position: int, requests_version: int) -> bool:
         """Whether an earlier entry of its hash was given back, unread by the round that sent this one."""
-        guard = self._guards.get(key_place.sticky_hash)
-        return guard is not None and key_place.place > guard.place and guard.requests.version > requests_version
+        guards = self._guards.get(sticky_hash, [])
+        at = bisect_left(guards, position, key=_POSITION)
+        return at > 0 and guards[at - 1].requests.version > requests_version
 
     def forget(self) -> None:
         """Forget all give-backs: everything unacknowledged comes again."""

@@ -144,7 +144,7 @@ class PartitionSubscription(HandingOut):
         if self.key_order is None:
             self.tracker.give_back(positions, delay_ms)
         else:
-            self.tracker.give_back(positions, delay_ms, None if message is None else message._key_place())
+            self.tracker.give_back(positions, delay_ms, None if message is None else message._sticky_hash())
             self.look_again()
 
     def _drop_queued(self, stale: UnderWay | None = None) -> None:
