@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import SparkSession
 
@@ -177,18 +178,22 @@ class Broker(Described):
         try:
             is_ready = self._patiently(lambda: prepare_root(self.layout))
             begin_starting(self.layout)
-            is_ready = is_ready and self._patiently(self._planner.warm_up)
-            if is_ready and self._lease_keeper.begin(standby_seconds, self._stand_by):
-                begin_starting(self.layout)
-                remove_stale_folders(self.layout, self.broker_id)
-                if self._patiently(self._take_over) and self._patiently(self._stream.start):
-                    threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
-                    if self._keeps_house:
-                        self._side_work.keep_house(self.rounds.note_housekeeping)
-                    self._side_work.compact()
-                    end_starting(self.layout)
-                    log.info("broker %s serves %s", self.broker_id, self.layout.root)
-                    return True
+            is_serving = False
+            with ThreadPoolExecutor(1, "pulsar-spark-warm-up") as pool:
+                warming = pool.submit(self._patiently, self._planner.warm_up)
+                warming.add_done_callback(lambda done: self._stopping.set() if done.exception() else None)
+                if is_ready and self._lease_keeper.begin(standby_seconds, self._stand_by):
+                    begin_starting(self.layout)
+                    remove_stale_folders(self.layout, self.broker_id)
+                    is_serving = self._patiently(self._take_over) and self._patiently(self._stream.start)
+            if warming.result() and is_serving:
+                threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
+                if self._keeps_house:
+                    self._side_work.keep_house(self.rounds.note_housekeeping)
+                self._side_work.compact()
+                end_starting(self.layout)
+                log.info("broker %s serves %s", self.broker_id, self.layout.root)
+                return True
         except BaseException:
             self.close()
             raise

@@ -98,6 +98,7 @@ class _Mode:
     def __init__(self, spark: SparkSession, folder: Path, settings: dict[str, str]):
         self.application, self._folder, self._settings = spark, folder, settings
         self._prepared: dict[tuple[Plan, int], DataFrame] = {}
+        self._lock = threading.Lock()
 
     @cached_property
     def _spark(self) -> SparkSession:
@@ -108,7 +109,10 @@ class _Mode:
             self.run(SCHEMA.empty_table(), plan)
 
     def run(self, rows: pa.Table, plan: Plan) -> pa.Table:
-        leaf = leaf_of(rows)
+        with self._lock:  # a round may begin before the plans are prepared
+            return self._run(leaf_of(rows), plan)
+
+    def _run(self, leaf: pa.Table, plan: Plan) -> pa.Table:
         parquet = to_parquet(leaf)
         length = next((length for length in LENGTHS if len(parquet) <= length), None)
         if length is None:
