@@ -7,9 +7,10 @@ MUTANTS = (
         "round-before-its-numbers",
         "a round is committed before the rows of `ledgers` that it uses",
         "broker/round/pipeline.py",
-        "    commit_ledgers(tables, bundle, numbered.ledgers)\n"
-        "    bundle.index_new(numbered.topics)\n"
-        "    commit_round(tables, bundle, draft.number, table)\n",
+        "    with tables.cursor_ledger.writing(table) as files:\n"
+        "        commit_ledgers(tables, bundle, numbered.ledgers)\n"
+        "        bundle.index_new(numbered.topics)\n"
+        "    commit_round(tables, bundle, draft.number, table, files.result())\n",
         "    commit_round(tables, bundle, draft.number, table)\n"
         "    commit_ledgers(tables, bundle, numbered.ledgers)\n"
         "    bundle.index_new(numbered.topics)\n",

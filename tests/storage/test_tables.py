@@ -145,6 +145,21 @@ def test_a_fenced_append_commits_behind_the_version_expected_or_nothing(tmp_path
     assert first.append_fenced(row, 2) == 4, "a commit that changes no data fences nobody"
 
 
+def test_files_written_before_a_fenced_append_are_in_its_commit_or_gone(tmp_path):
+    create_table(tmp_path / "t", REQUESTS)
+    first, second = AppendTable(tmp_path / "t"), AppendTable(tmp_path / "t")
+    row = REQUESTS.rows([dict(request_id="r")])
+    with first.writing(row) as files, second.writing(row) as late:
+        pass
+    assert first.append_fenced(row, 0, files=files.result()) == 1
+    with pytest.raises(BrokerFenced):
+        second.append_fenced(row, 0, files=late.result())
+    with pytest.raises(ZeroDivisionError), second.writing(row):
+        raise ZeroDivisionError
+    assert [path.name for path in (tmp_path / "t").glob("*.parquet")] == [each["path"] for each in files.result()]
+    assert dataset_of(tmp_path / "t").to_table(columns=["request_id"]).to_pylist() == [{"request_id": "r"}]
+
+
 def test_an_append_once_is_there_once(tmp_path):
     create_table(tmp_path / "t", REQUESTS)
     row = REQUESTS.rows([dict(request_id="r")])

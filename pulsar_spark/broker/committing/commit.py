@@ -77,10 +77,12 @@ def commit_ledgers(tables: RoundTables, bundle: Bundle, rows: pa.Table) -> None:
         bundle.ledgers_version = tables.ledgers.append_fenced(rows, bundle.ledgers_version, readers)
 
 
-def commit_round(tables: RoundTables, bundle: Bundle, number: int, rows: pa.Table) -> None:
-    """Commit the round; from here on it is done."""
+def commit_round(
+    tables: RoundTables, bundle: Bundle, number: int, rows: pa.Table, files: list[dict] | None = None
+) -> None:
+    """Commit the round, whose *files* may be written; from here on it is done."""
     of_clients = client_rows(rows)
     readers = Readers(concerned(rows, of_clients), objects_of(of_clients))
-    bundle.version = tables.cursor_ledger.append_fenced(rows, bundle.version, readers)
+    bundle.version = tables.cursor_ledger.append_fenced(rows, bundle.version, readers, files)
     bundle.round = number
     bundle.outlived, bundle.has_lost_topics = [], False

@@ -12,6 +12,7 @@ the whole round | no repair needed |
 without its letters | letters, but no round that records them yet | the same or the next broker tries again; a letter \
 that exists is not written twice |
 
+The files of ``cursor_ledger`` are written while ``ledgers`` is committed: until a commit names them they are nothing.
 The delay index commits in the background and reads again what a crash lost. The query's streaming checkpoint is never
 read.
 """
@@ -107,9 +108,10 @@ def run_round(
         is_snapshot=is_snapshot,
         housekept=inputs.housekept,
     )
-    commit_ledgers(tables, bundle, numbered.ledgers)
-    bundle.index_new(numbered.topics)
-    commit_round(tables, bundle, draft.number, table)
+    with tables.cursor_ledger.writing(table) as files:
+        commit_ledgers(tables, bundle, numbered.ledgers)
+        bundle.index_new(numbered.topics)
+    commit_round(tables, bundle, draft.number, table, files.result())
     bundle.requests_version = bundle.requests_committed = consumed
     # 8. After the commit: forget what no cursor needs, write letters.
     forget_unneeded(bundle, draft, numbered.topics, is_snapshot=is_snapshot)

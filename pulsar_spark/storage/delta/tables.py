@@ -6,6 +6,7 @@ its commit in place.
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from deltalake import DeltaTable
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.delta.actions import HOUSEKEEPING
 from pulsar_spark.storage.delta.commits import commit
-from pulsar_spark.storage.delta.data_files import place_files, write_files
+from pulsar_spark.storage.delta.data_files import place_files, remove_files, removing, write_files
 from pulsar_spark.storage.delta.definitions import read_definition
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.reader_rows import EVERYBODY, Readers
@@ -95,14 +96,30 @@ class AppendTable:
         self._known = known
         return self._commit(self._adds(rows), transactions, are_ours)
 
-    def append_fenced(self, rows: pa.Table, expected: int, readers: Readers = EVERYBODY) -> int:
-        """Append *rows* for *readers* directly after version *expected*; the version.
+    @contextlib.contextmanager
+    def writing(self, rows: pa.Table) -> Iterator[Future[list[dict]]]:
+        """Write the files of *rows*, for :meth:`append_fenced`, while the block runs; none is left if it fails."""
+        with ThreadPoolExecutor(1) as pool:
+            files = pool.submit(write_files, self._folder, rows, self._is_partitioned)
+            try:
+                yield files
+            except BaseException:
+                if files.exception() is None:
+                    remove_files(self._folder, files.result())
+                raise
+
+    def append_fenced(
+        self, rows: pa.Table, expected: int, readers: Readers = EVERYBODY, files: list[dict] | None = None
+    ) -> int:
+        """Append *rows* for *readers* directly after version *expected*; the version. *files* are those of the rows, if
+        they are written.
 
         :class:`BrokerFenced` if another writer has changed data since.
         """
-        self._update()
-        self._check_fence(expected)
-        adds = write_files(self._folder, rows, self._is_partitioned)
+        with removing(self._folder, files or []):
+            self._update()
+            self._check_fence(expected)
+        adds = files or write_files(self._folder, rows, self._is_partitioned)
         return self._committed(self._commit(adds, {}, lambda seen: self._check_fence(expected), readers))
 
     def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
