@@ -105,7 +105,7 @@ def spark_session(
         "spark.master": master,
     }
     if not is_submitted and JAVA_OPTIONS not in given:
-        chosen[JAVA_OPTIONS] += _archive_options()
+        chosen[JAVA_OPTIONS] += _archive_options(is_made=for_rounds)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for name, value in chosen.items():
@@ -177,11 +177,26 @@ def class_archive() -> Path:
     return cache / "pulsar_spark" / f"spark-{pyspark.__version__}-delta-{version('delta-spark')}.jsa"
 
 
-def _archive_options() -> str:
+def _archive_options(*, is_made: bool) -> str:
+    """Options to use the archive, or to make it at the JVM's end if *is_made*."""
     path = class_archive()
-    if not path.is_file() or re.search(r"\s", str(path)):
+    if re.search(r"\s", str(path)):
         return ""
-    return f" -XX:SharedArchiveFile={path} -Xshare:auto -Xlog:cds*=off"
+    if _is_whole(path):
+        return f" -XX:SharedArchiveFile={path} -Xshare:auto -Xlog:cds*=off"
+    if not is_made:
+        return ""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return f" -XX:ArchiveClassesAtExit={path} -Xlog:cds*=off"
+
+
+def _is_whole(archive: Path) -> bool:
+    """Is the archive there? Java writes its first bytes last."""
+    try:
+        with archive.open("rb") as file:
+            return any(file.read(4))
+    except FileNotFoundError:
+        return False
 
 
 def _round_settings(master: str) -> dict[str, str]:
