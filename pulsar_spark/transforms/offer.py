@@ -29,8 +29,8 @@ def whole_line() -> WindowSpec:
 
 
 def offer_candidates(segments: DataFrame) -> DataFrame:
-    """Lay the candidates of each line end to end. Adds to each segment its rank, the entries on offer (0 for none), and
-    those on offer before it."""
+    """Lay the candidates of each line end to end. Adds to each segment its rank, the entries on offer (0 for none),
+    those on offer before it, and of its line all on offer, and entries and messages that are offered again."""
     is_single_active = F.col("limits.is_single_active")
     is_ripe = F.col("due_time").isNull() | (F.col("due_time") <= F.col("limits.wall")) | is_single_active
     came_due = F.col("due_time").isNotNull()
@@ -46,5 +46,12 @@ def offer_candidates(segments: DataFrame) -> DataFrame:
         F.when(rank < NOT_OFFERED, F.col("last") - F.col("first") + 1).otherwise(0).alias("offered"),
         F.when(F.col("status").isin(REPLAY, UNREAD) & ~is_single_active, F.col("due_time")).alias("came_due"),
     )
-    before = F.sum("offered").over(in_line().rowsBetween(Window.unboundedPreceding, -1))
-    return offered.select("*", F.coalesce(before, F.lit(0)).alias("before"))
+    line, whole = in_line().rowsBetween(Window.unboundedPreceding, -1), whole_line()
+    again = F.when(F.col("rank") == AGAIN, F.col("offered")).otherwise(0)
+    return offered.select(
+        "*",
+        F.coalesce(F.sum("offered").over(line), F.lit(0)).alias("before"),
+        F.sum("offered").over(whole).alias("all_offered"),
+        F.sum(again).over(whole).alias("replay_offered"),
+        F.coalesce(F.sum(again * F.col("weight")).over(whole), F.lit(0)).alias("replay_messages"),
+    )

@@ -33,27 +33,21 @@ def line_up(candidates: DataFrame) -> DataFrame:
 
 def _sum_up(candidates: DataFrame) -> DataFrame:
     whole, is_replay = whole_line(), F.col("rank") == AGAIN
-    again = F.when(is_replay, F.col("offered")).otherwise(0)
     limit, permits = F.col("turn.limit"), F.col("turn.permits")
     room = F.when(limit > 0, F.least(permits, limit - F.col("unacked_here"))).otherwise(permits)
     may_take = (F.col("axis") == TURNS) & F.col("turn.peers").isNotNull() & ~F.col("is_blocked") & (room > 0)
     place = F.when(may_take, F.struct("consumer_id", room.alias("room"), "turn.peers"))
-    summed = candidates.select(
-        "*",
-        F.when(may_take, room).otherwise(0).alias("room"),
-        F.sum("offered").over(whole).alias("all_offered"),
-        F.sum(again).over(whole).alias("replay_offered"),
-        F.coalesce(F.sum(again * F.col("weight")).over(whole), F.lit(0)).alias("replay_messages"),
-        F.first(place, ignorenulls=True).over(whole).alias("foremost"),
-    )
     is_in_reach = (F.col("offered") > 0) & (F.col("before") < F.col("limits.permits"))
     largest = {
         name: F.max(F.when(is_in_reach & (is_replay == of), F.col("weight"))).over(whole)
         for name, of in (("heaviest_again", True), ("heaviest_new", False))
     }
-    return summed.withColumns({name: F.coalesce(weight, F.lit(1)) for name, weight in largest.items()}).withColumn(
-        "heaviest", F.greatest("heaviest_again", "heaviest_new")
-    )
+    return candidates.select(
+        "*",
+        F.when(may_take, room).otherwise(0).alias("room"),
+        *(F.coalesce(weight, F.lit(1)).alias(name) for name, weight in largest.items()),
+        F.first(place, ignorenulls=True).over(whole).alias("foremost"),
+    ).withColumn("heaviest", F.greatest("heaviest_again", "heaviest_new"))
 
 
 def _measure(found: DataFrame) -> DataFrame:

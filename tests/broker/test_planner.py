@@ -34,7 +34,7 @@ def test_compiled_plans_say_what_the_twin_says(spark, monkeypatch):
             assert (by_position(found.ranges), found[1:]) == (by_position(expected.ranges), expected[1:])
 
 
-@pytest.mark.parametrize("plan, most", [(plan_round, 22), (plan_acknowledgements, 8)])
+@pytest.mark.parametrize("plan, most", [(plan_round, 20), (plan_acknowledgements, 7)])
 def test_a_plan_has_no_more_operators_than_before(spark, plan, most):
     """A number here may only shrink: a round pays for each operator, however few its rows are."""
     mode = planner_of(spark)._interpreted

@@ -37,6 +37,8 @@ subscriptions, or of as many partly acknowledged batches."""
 _PLANNED = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.optimizer.collapseProjectAlwaysInline": "true",
+    "spark.sql.optimizer.expression.nestedPruning.enabled": "false",
+    "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
     "spark.sql.ui.explainMode": "simple",
 }
 """An operator more costs as much as a thousand expressions. Spark describes each execution, of which nobody reads
