@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 
 from pulsar_spark.errors import LogShortened
@@ -14,6 +15,8 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
+MOST_PENDING = 64
+"""So many rounds wait in memory for a client; if there are more, it reads them from the log."""
 LOOK_SECONDS = 10.0
 """Seconds until the log is looked at without any report."""
 
@@ -38,21 +41,21 @@ class RoundReader:
         path = layout.broker_table(CURSOR_LEDGER.name)
         self.seen = TableLog(path).latest()
         self.has_news, self.next_look = True, float("-inf")
+        self._pending: deque[Commit] = deque()
+        self._is_behind, self._is_reading = True, False
         self._bundle_log = bundle_log(path, self)
         self.log = self._bundle_log.log
 
     def receive(self) -> bool:
-        """Receive new rounds, if one was reported or after some time. False if rounds were lost."""
-        if not self.has_news and self._clock() < self.next_look:
+        """Receive new rounds, if one was reported or after some time without reports. False if rounds were lost."""
+        is_late = self._clock() >= self.next_look
+        if not (self.has_news or is_late):
             return True
         self.has_news, self.next_look = False, self._clock() + LOOK_SECONDS
         check_there(self._root)
         try:
-            for commit in self.log.commits(after=self.seen):
-                self._broker.note_commit()
-                self._logger.debug("heard the round of version %d", commit.version)
-                self._inbox.receive(commit, self._bundle_log.rows, self._condition)
-                self.seen = commit.version
+            if self._take_pending(is_late):
+                self._read_on()
             return True
         except LogShortened:
             pass
@@ -63,6 +66,45 @@ class RoundReader:
         self.seen = self.log.latest()
         return False
 
+    def _take_pending(self, is_late: bool) -> bool:
+        """Dispatch the pending rounds; return whether the log has to be read, which then begins."""
+        while True:
+            with self._condition:
+                if not self._pending:
+                    self._is_reading, self._is_behind = self._is_behind or is_late, False
+                    return self._is_reading
+                commit = self._pending.popleft()
+            is_done = False
+            try:
+                self._dispatch(commit)
+                is_done = True
+            finally:
+                if not is_done:
+                    self._fall_behind(commit.version - 1)
+
+    def _read_on(self) -> None:
+        is_done = False
+        try:
+            for commit in self.log.commits(after=self.seen):
+                self._dispatch(commit)
+                self.seen = commit.version
+            is_done = True
+        finally:
+            with self._condition:
+                self._is_reading = False
+                self._is_behind |= not is_done
+
+    def _fall_behind(self, seen: int) -> None:
+        """Read the log after the round *seen* next."""
+        with self._condition:
+            self.seen, self._is_behind = seen, True
+            self._pending.clear()
+
+    def _dispatch(self, commit: Commit) -> None:
+        self._broker.note_commit()
+        self._logger.debug("heard the round of version %d", commit.version)
+        self._inbox.receive(commit, self._bundle_log.rows, self._condition)
+
     def hurry(self, is_waiting: bool) -> None:
         self._bundle_log.hurry(self, is_waiting)
 
@@ -72,10 +114,17 @@ class RoundReader:
     def on_round(self, commit: Commit | None) -> None:
         """Pass over a round of others, or wake the channel to receive it."""
         with self._condition:
-            is_next = commit is not None and not self.has_news and commit.version == self.seen + 1
-            if commit is not None and is_next and not self._inbox.concerns(commit):
+            if commit is None or self._is_reading or self._is_behind or commit.version > self.seen + 1:
+                self._is_behind = True
+            elif commit.version <= self.seen:
+                return
+            else:
                 self._broker.note_commit()
                 self.seen = commit.version
-                return
+                if not self._inbox.concerns(commit):
+                    return
+                self._pending.append(commit)
+                if len(self._pending) > MOST_PENDING:
+                    self._fall_behind(self._pending[0].version - 1)
             self.has_news = True
             self._condition.notify_all()

@@ -8,7 +8,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.link import bundle_log as module
-from pulsar_spark.link import inbox
+from pulsar_spark.link import inbox, round_reader
 from pulsar_spark.storage.delta import reader_rows
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.folder_events import FolderEvents
@@ -177,3 +177,51 @@ def test_a_log_that_could_not_be_read_at_first_is_followed_by_who_comes_next(tmp
     assert follower.has_heard.wait(60)
     module.leave(log, follower)
     assert not log._thread.is_alive()
+
+
+class _Rounds:
+    """Rounds of a bundle, of which a reader in this thread hears, in place of a log that a thread follows."""
+
+    def __init__(self, monkeypatch, tmp_path, fails: Mock):
+        (tmp_path / "_delta_log").mkdir()
+        self.commits, self.dispatched, self.fails = {}, [], fails
+        self.log = Mock(commits=lambda after: (self.commits[at] for at in sorted(self.commits) if at > after))
+        self.log.latest = lambda: max(self.commits)
+        monkeypatch.setattr(round_reader, "bundle_log", lambda path, follower: Mock(log=self.log))
+        monkeypatch.setattr(round_reader, "TableLog", lambda path: Mock(latest=lambda: 0))
+        inbox = Mock(concerns=lambda commit: commit.added, receive=self._receive)
+        given = Mock(root=tmp_path, broker_table=lambda name: tmp_path), inbox, threading.Condition(), Mock()
+        self.reader = round_reader.RoundReader(*given, lambda: 0.0, Mock())
+
+    def _receive(self, commit, *_) -> None:
+        self.fails(commit.version)
+        self.dispatched.append(commit.version)
+
+    def commit(self, version: int, *, is_ours: bool, is_reported: bool = True) -> None:
+        self.commits[version] = Mock(version=version, added=is_ours)
+        if is_reported:
+            self.reader.on_round(self.commits[version])
+
+
+def test_rounds_wait_for_a_client_without_those_of_others(monkeypatch, tmp_path):
+    rounds = _Rounds(monkeypatch, tmp_path, Mock())
+    assert rounds.reader.receive() and rounds.dispatched == []
+    for version in range(1, 7):
+        rounds.commit(version, is_ours=version % 2 == 0)
+        assert rounds.reader.has_news == (version > 1)
+    assert rounds.reader.receive() and rounds.dispatched == [2, 4, 6] and not rounds.reader.has_news
+
+
+@pytest.mark.parametrize("most", [64, 2])
+def test_a_round_that_is_not_reported_fails_or_is_one_too_many_comes_from_the_log(monkeypatch, tmp_path, most):
+    monkeypatch.setattr(round_reader, "MOST_PENDING", most)
+    rounds = _Rounds(monkeypatch, tmp_path, Mock(side_effect=[None, OSError(errno.EIO, "away"), *[None] * 9]))
+    assert rounds.reader.receive()
+    for version in range(1, 6):
+        rounds.commit(version, is_ours=True, is_reported=version != 4)
+    with pytest.raises(OSError):
+        rounds.reader.receive()
+    rounds.reader.has_news = True
+    assert rounds.reader.receive() and rounds.dispatched == [1, 2, 3, 4, 5]
+    rounds.commit(6, is_ours=True)
+    assert rounds.reader.receive() and rounds.dispatched[-1] == 6
