@@ -129,6 +129,7 @@ def pytest_collection_modifyitems(config, items):
 def only_in_files(monkeypatch) -> None:
     """No commit states its rows, so readers open data files."""
     monkeypatch.setattr(reader_rows, "MOST_STATED", 0)
+    monkeypatch.setattr(reader_rows, "MOST_ROWS", -1)
 
 
 @pytest.fixture(scope="session")

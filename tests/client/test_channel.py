@@ -10,7 +10,6 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.client.subscribing import reconnection
 from pulsar_spark.errors import LogShortened
 from pulsar_spark.link import inbox, outbox, request_writer
-from pulsar_spark.storage.delta import reader_rows
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.processes.presence import Presence
@@ -221,8 +220,9 @@ def test_where_nobody_sees_it_a_sign_of_life_is_a_request(broker, service_url, m
     assert requests >= 3 and rounds == 0 and len(broker.asked("keep_alive")) >= 3
 
 
-def test_a_round_that_concerns_others_wakes_nobody_and_is_not_read(client, other_client, broker, monkeypatch):
-    monkeypatch.setattr(reader_rows, "MOST_ROWS", -1)
+def test_a_round_that_concerns_others_wakes_nobody_and_is_not_read(
+    only_in_files, client, other_client, broker, monkeypatch
+):
     read, line = inbox.read_added, other_client._channel._first
     readers, dispatched, receive = [], [], line._inbox.receive
 

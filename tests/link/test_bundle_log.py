@@ -9,7 +9,6 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.link import bundle_log as module
 from pulsar_spark.link import inbox, round_reader
-from pulsar_spark.storage.delta import reader_rows
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.folder_events import FolderEvents
 from pulsar_spark.storage.topics.topics import prepare_root
@@ -119,8 +118,7 @@ def test_the_last_that_leaves_ends_it_and_the_next_begins_another(tmp_path):
         module.leave(second, each)
 
 
-def test_a_round_that_concerns_two_clients_is_read_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(reader_rows, "MOST_ROWS", -1)
+def test_a_round_that_concerns_two_clients_is_read_once(only_in_files, tmp_path, monkeypatch):
     read, versions, others = inbox.read_added, [], set(module._logs.values())
 
     def counting(path, commit, *columns):
