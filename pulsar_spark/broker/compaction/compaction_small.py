@@ -10,7 +10,7 @@ from pulsar_spark.errors import UnreadableMessage
 from pulsar_spark.protocol.policies.compaction import Keyed, payload_size, survivors
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 from pulsar_spark.storage.chunks.chunks import ChunkedMessages
-from pulsar_spark.storage.delta.data_files import conform, write_files
+from pulsar_spark.storage.delta.data_files import conform, sync_files, write_files
 from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.table_specs import CHUNK_COLUMNS, COMPACTED
 
@@ -29,6 +29,7 @@ def write_small(compaction: Compaction) -> Written:
     ]
     found = rows.take(pa.array(stay, pa.int64()))
     adds = write_files(compaction.view.path, found, bool(compaction.topic.partitions)) if stay else []
+    sync_files(compaction.view.path, adds)
     return Written(adds, len(stay))
 
 

@@ -9,10 +9,12 @@ import json
 import time
 import uuid
 from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from pulsar_spark.storage.delta.actions import ENGINE
 from pulsar_spark.storage.delta.checkpoints import is_due, start_checkpoint
-from pulsar_spark.storage.delta.data_files import remove_files
+from pulsar_spark.storage.delta.data_files import remove_files, sync_files
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.reader_rows import EVERYBODY, STATED, Readers
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder
@@ -37,12 +39,14 @@ def commit(
     readers: Readers = EVERYBODY,
     lock: Lock = contextlib.nullcontext,
     makes_checkpoint: bool = True,
+    are_synced: bool = True,
 ) -> int | None:
     """Put a commit in place as the first free one of *versions*, read one by one; that version, None if all are taken.
 
     *removes* are path, size and partitionValues of files that leave the table. *is_rearranged*: *adds* has the same
     rows. *metadata* is a new ``metaData`` action, *metadata_operation* its name. The commit file
-    is put in place inside *lock*. Without *makes_checkpoint*, another program makes checkpoints.
+    is put in place inside *lock*. Without *makes_checkpoint*, another program makes checkpoints. Unless the files of
+    *adds* *are_synced*, that is done here.
 
     If no commit is made, the files of *adds* are removed. After an error none was made, unless syncing the log's folder
     failed. After :class:`UnclearWrite` or an interrupt it may be made, so the files stay.
@@ -52,10 +56,9 @@ def commit(
         adds, transactions, removes, metadata, is_rearranged, readers, metadata_operation=metadata_operation
     )
     put, is_unclear = None, False
+    ready = partial(_sync, table, () if are_synced else adds) if is_synced else None
     try:
-        put = store_of(table).put_in_first_free(
-            map(log.file, versions), text, log.folder, lock, sync_file if is_synced else None
-        )
+        put = store_of(table).put_in_first_free(map(log.file, versions), text, log.folder, lock, ready)
     except (UnclearWrite, KeyboardInterrupt):  # the call may have succeeded before the interrupt
         is_unclear = True
         raise
@@ -66,13 +69,25 @@ def commit(
         return None
     if isinstance(versions, Generator):
         versions.close()  # so that the next writer has its turn while this one waits for the disk
-    version = int(put.name[:20])
     announce(table)
     if is_synced:
         sync_folder(log.folder)
+    version = int(put.name[:20])
     if makes_checkpoint and is_due(table, version):
         start_checkpoint(table)
     return version
+
+
+def _sync(table: AnyPath, adds: Sequence[dict], fresh: AnyPath) -> None:
+    """Sync the *fresh* commit file and the files of *adds* at the same time, since the disk then writes once for
+    both."""
+    if not adds:
+        sync_file(fresh)
+        return
+    with ThreadPoolExecutor(1, "sync") as pool:
+        of_files = pool.submit(sync_files, table, adds)
+        sync_file(fresh)
+        of_files.result()
 
 
 def commit_text(

@@ -81,7 +81,7 @@ def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:
 
 def write_files(table: AnyPath, rows: pa.Table, is_partitioned: bool) -> list[dict]:
     """Write *rows* as Parquet files, one or more per partition, without columns that are null in all rows; their
-    ``add`` actions. No file is left after an error."""
+    ``add`` actions. No file is left after an error. The files are not synced (:func:`sync_files`)."""
     pieces = []
     for folder, values, part in _parts(rows, is_partitioned):
         if folder:
@@ -91,12 +91,18 @@ def write_files(table: AnyPath, rows: pa.Table, is_partitioned: bool) -> list[di
             pieces.append((named, values, part.slice(first, _FILE_ROWS)))
     with removing(table, [named for named, _, _ in pieces]):
         if rows.num_rows <= _FILE_ROWS:
-            adds = [_write_file(table, *piece) for piece in pieces]
-        else:
-            with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-                adds = list(pool.map(lambda piece: _write_file(table, *piece), pieces))
+            return [_write_file(table, *piece) for piece in pieces]
+        with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+            return list(pool.map(lambda piece: _write_file(table, *piece), pieces))
+
+
+def sync_files(table: AnyPath, adds: Iterable[dict]) -> None:
+    """Wait until the files of *adds*, and then their names, are on the disk."""
+    adds = list(adds)
+    if adds and is_durable(table):
+        for add in adds:
+            sync_file(f"{table}/{add['path']}")
         _sync_folders_of(table, adds)
-    return adds
 
 
 @contextlib.contextmanager
@@ -129,18 +135,22 @@ def _sync_folders_of(table: AnyPath, adds: list[dict]) -> None:
 def _write_file(table: AnyPath, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
     path, columns = named["path"], zip(rows.column_names, rows.columns)
     written = rows.select([name for name, column in columns if column.null_count < rows.num_rows] or rows.column_names)
-    write_parts(table, path, written.schema, small_enough(written))
+    _write_parts(f"{table}/{path}", written.schema, small_enough(written))
     return _add(table, path, values, statistics(rows)) | {STATED: stated_columns(written)}
 
 
 def write_parts(table: AnyPath, path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
-    """Write a file in the table's folder, each of *parts* as one or more row groups."""
+    """Write a file in the table's folder, each of *parts* as one or more row groups, and sync it."""
     file = f"{table}/{path}"
-    with store_of(table).create(file) as sink, parquet_writer(sink, schema) as writer:
-        for part in parts:
-            writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
+    _write_parts(file, schema, parts)
     if is_durable(table):
         sync_file(file)
+
+
+def _write_parts(file: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
+    with store_of(file).create(file) as sink, parquet_writer(sink, schema) as writer:
+        for part in parts:
+            writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
 
 
 def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, *, is_large: bool = False) -> pq.ParquetWriter:

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.delta.actions import HOUSEKEEPING
 from pulsar_spark.storage.delta.commits import commit
-from pulsar_spark.storage.delta.data_files import place_files, remove_files, removing, write_files
+from pulsar_spark.storage.delta.data_files import place_files, remove_files, removing, sync_files, write_files
 from pulsar_spark.storage.delta.definitions import read_definition
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.reader_rows import EVERYBODY, Readers
@@ -63,7 +63,7 @@ class AppendTable:
         self._update()
         if not goes_on(self._known):
             return None
-        return self._commit(self._adds(rows), {}, goes_on)
+        return self._commit(rows, {}, goes_on)
 
     def append_transaction(self, app_id: str, version: int) -> int:
         """Commit that *app_id* reached *version*, without rows; the table's version."""
@@ -74,7 +74,7 @@ class AppendTable:
         """Append *rows* unless *app_id* has committed this or a higher *version*; the table's version, else None."""
         if self._is_committed(app_id, version):
             return None
-        return self._commit(self._adds(rows), {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
+        return self._commit(rows, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_after(
         self, known: int, rows: Rows, transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
@@ -94,19 +94,25 @@ class AppendTable:
             return all(transactions.keys().isdisjoint(each.transactions) for each in commits)
 
         self._known = known
-        return self._commit(self._adds(rows), transactions, are_ours)
+        return self._commit(rows, transactions, are_ours)
 
     @contextlib.contextmanager
     def writing(self, rows: pa.Table) -> Iterator[Future[list[dict]]]:
         """Write the files of *rows*, for :meth:`append_fenced`, while the block runs; none is left if it fails."""
         with ThreadPoolExecutor(1) as pool:
-            files = pool.submit(write_files, self._folder, rows, self._is_partitioned)
+            files = pool.submit(self._written, rows)
             try:
                 yield files
             except BaseException:
                 if files.exception() is None:
                     remove_files(self._folder, files.result())
                 raise
+
+    def _written(self, rows: pa.Table) -> list[dict]:
+        adds = write_files(self._folder, rows, self._is_partitioned)
+        with removing(self._folder, adds):
+            sync_files(self._folder, adds)
+        return adds
 
     def append_fenced(
         self, rows: pa.Table, expected: int, readers: Readers = EVERYBODY, files: list[dict] | None = None
@@ -119,8 +125,7 @@ class AppendTable:
         with removing(self._folder, files or []):
             self._update()
             self._check_fence(expected)
-        adds = files or write_files(self._folder, rows, self._is_partitioned)
-        return self._committed(self._commit(adds, {}, lambda seen: self._check_fence(expected), readers))
+        return self._committed(self._commit(rows, {}, lambda seen: self._check_fence(expected), readers, files))
 
     def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
         """Replace files of *version* by *adds* with the same rows; the version, None if a file was removed since.
@@ -147,7 +152,7 @@ class AppendTable:
     def _adds(self, rows: Rows) -> list[dict]:
         if isinstance(rows, pa.Table):
             return write_files(self._folder, rows, self._is_partitioned)
-        return place_files(self._folder, rows)
+        return place_files(self._folder, rows) if rows else []
 
     def _check_fence(self, expected: int) -> bool:
         if (
@@ -174,12 +179,17 @@ class AppendTable:
 
     def _commit(
         self,
-        adds: list[dict],
+        rows: Rows,
         transactions: dict[str, int],
         goes_on: Callable[[int], bool] = lambda seen: True,
         readers: Readers = EVERYBODY,
+        files: list[dict] | None = None,
     ) -> int | None:
-        """Commit; the version. If it is taken, *goes_on*, given the last known one, decides whether to try the next."""
+        """Commit *rows*, or their synced *files*; the version.
+
+        If it is taken, *goes_on*, given the last known one, decides whether to try the next.
+        """
+        adds = self._adds(rows) if files is None else files
 
         def catches_up() -> bool:
             seen, self._known = self._known, self._log.latest(self._known)
@@ -202,6 +212,7 @@ class AppendTable:
                 readers=readers,
                 lock=self._shared,
                 makes_checkpoint=self._makes_checkpoints,
+                are_synced=files is not None or not isinstance(rows, pa.Table),
             )
         self._known = self._known if version is None else version
         return version

@@ -16,7 +16,7 @@ from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from pulsar_spark.storage.delta.checkpoints import checkpoints
 from pulsar_spark.storage.delta.commits import commit_text, replace_commit
-from pulsar_spark.storage.delta.data_files import file_add, write_files
+from pulsar_spark.storage.delta.data_files import file_add, sync_files, write_files
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.table_lock import lock_where_there_is_one
@@ -201,11 +201,10 @@ class TableRepair:
         for before in range(version - 1, 0, -1):
             with contextlib.suppress(CorruptState, FileNotFoundError):
                 for row in read_round(self.path, before, ["round"]).to_pylist():
-                    return write_files(
-                        self.path,
-                        CURSOR_LEDGER.rows([row | {"round": self._round_of(version), "is_snapshot": False}]),
-                        is_partitioned=False,
-                    )
+                    again = row | {"round": self._round_of(version), "is_snapshot": False}
+                    adds = write_files(self.path, CURSOR_LEDGER.rows([again]), is_partitioned=False)
+                    sync_files(self.path, adds)
+                    return adds
         return []
 
     def _transactions(self, version: int, group: Group | None) -> dict[str, int]:
