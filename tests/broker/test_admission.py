@@ -157,7 +157,7 @@ class TestCommitsThatCannotBeRead:
     mended."""
 
     @pytest.fixture
-    def version(self, hostile) -> int:
+    def version(self, only_in_files, hostile) -> int:
         hostile.write(ILL.ack(0))
         version = hostile.write(ILL.ack(1), ILL.ack(2))
         hostile.write(ILL.ack(3))
@@ -214,7 +214,7 @@ class TestCommitsThatCannotBeRead:
         assert hostile.aside == {}
 
 
-def test_a_text_that_is_no_text_ends_its_row_only(hostile):
+def test_a_text_that_is_no_text_ends_its_row_only(only_in_files, hostile):
     """A Parquet file may say that bytes are text which are not."""
     version = hostile.write(ILL.ack(0), ILL.ack(1, receipt=True), ILL.ack(2))
     (file,) = data_files(hostile.requests, version)

@@ -37,7 +37,7 @@ def test_orphans_take_little(tmp_path, chunk_id):
     assert cursor.mark_delete == (ORPHANS if chunk_id else -1)
 
 
-def test_of_what_is_not_complete_no_payload_is_read(tmp_path, monkeypatch):
+def test_of_what_is_not_complete_no_payload_is_read(tmp_path, monkeypatch, only_in_files):
     """However large it is (a hundred messages of 100 MB are measured)."""
     read, decoded = set(), message_files._decoded
 

@@ -265,7 +265,7 @@ def test_the_default_handler_is_back_when_all_clients_are_closed(service_url):
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_an_interrupt_while_a_delivery_is_read_loses_nothing_of_it(client, broker, monkeypatch):
+def test_an_interrupt_while_a_delivery_is_read_loses_nothing_of_it(client, broker, monkeypatch, only_in_files):
     producer = client.create_producer("t")
     for number in range(5):
         producer.send(f"m{number}".encode())

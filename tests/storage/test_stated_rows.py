@@ -4,7 +4,6 @@ reader."""
 import json
 from datetime import UTC, datetime, timedelta
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -12,6 +11,7 @@ from pulsar_spark.storage.delta.data_files import read_added, read_file
 from pulsar_spark.storage.delta.definitions import create_table
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.reader_rows import MOST_STATED, MOST_STATED_BYTES, STATED
+from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.entries import entries
 from pulsar_spark.storage.entries.entries import EntryReader
@@ -189,4 +189,4 @@ def test_plain_readers_and_checkpoints_know_nothing_of_them(topic):
     table.create_checkpoint()
     (checkpoint,) = (topic.path / "_delta_log").glob("*.checkpoint.parquet")
     assert b"AQ==" not in checkpoint.read_bytes()
-    assert sorted(pa.table(table.to_pyarrow_dataset().to_table())["payload"].to_pylist()) == [b"\0", b"\1", b"\2"]
+    assert sorted(dataset_of(table).to_table()["payload"].to_pylist()) == [b"\0", b"\1", b"\2"]
