@@ -75,7 +75,7 @@ def publish_rows(
     entries: list[Entry], publish_id: str, producer_name: str, schema_version: int | None = None
 ) -> tuple[pa.Table, CommitPlaces]:
     """The rows of a publish commit, and the place of each row's message."""
-    places, sizes = _places(entries)
+    places, of_places = _places(entries)
     messages = [message for entry in entries for message in entry.messages]
     rows = len(messages)
 
@@ -86,10 +86,7 @@ def publish_rows(
 
     columns: dict[str, list | pa.Array] = {
         "publish_id": _repeated("publish_id", publish_id, rows),
-        "entry_id": places.entry_ids,
-        "batch_index": [None if index < 0 else index for index in places.batch_indexes],
-        "batch_size": sizes,
-        "partition": places.partitions,
+        **of_places,
         "producer_name": _repeated("producer_name", producer_name, rows),
         **{name: field_of(name) for name in ("payload", "properties", "sequence_id", *MESSAGE_KEYS)},
         **{name: field_of(field) for name, field in _TIMES.items()},
@@ -125,21 +122,24 @@ def _schema(names: tuple[str, ...]) -> pa.Schema:
     return pa.schema([(name, _TYPES[name]) for name in names])
 
 
-def _places(entries: list[Entry]) -> tuple[CommitPlaces, list[int]]:
-    """Where the messages lie, and the batch size of each."""
+def _places(entries: list[Entry]) -> tuple[CommitPlaces, dict[str, list | pa.Array]]:
+    """Where the messages lie, also as columns."""
     next_entry_id: dict[int, Iterator[int]] = defaultdict(itertools.count)
     of_entries = [(entry.partition, next(next_entry_id[entry.partition])) for entry in entries]
     sizes = [len(entry.messages) for entry in entries]
     rows = sum(sizes)
     if rows == len(entries):
-        return CommitPlaces(
-            [entry_id for _, entry_id in of_entries], [-1] * rows, [each for each, _ in of_entries]
-        ), sizes
+        entry_ids, partitions = [entry_id for _, entry_id in of_entries], [each for each, _ in of_entries]
+        places = CommitPlaces(entry_ids, [-1] * rows, partitions)
+        return places, {"entry_id": entry_ids, "batch_size": sizes, "partition": partitions}
     partitions, entry_ids = np.repeat(np.array(of_entries), sizes, axis=0).T
     batch_sizes, ends = np.repeat(sizes, sizes), np.cumsum(sizes)
-    indexes = np.arange(rows) - np.repeat(ends - sizes, sizes)
-    batch_indexes = np.where(batch_sizes == 1, -1, indexes)
-    return CommitPlaces(entry_ids.tolist(), batch_indexes.tolist(), partitions.tolist()), batch_sizes.tolist()
+    batch_indexes = np.where(batch_sizes == 1, -1, np.arange(rows) - np.repeat(ends - sizes, sizes))
+    columns = {"entry_id": entry_ids, "batch_size": batch_sizes, "partition": partitions}
+    return CommitPlaces(entry_ids.tolist(), batch_indexes.tolist(), partitions.tolist()), {
+        **{name: pa.array(column, _TYPES[name]) for name, column in columns.items()},
+        "batch_index": pa.array(batch_indexes, _TYPES["batch_index"], mask=batch_indexes < 0),
+    }
 
 
 def _sticky_key_hashes(entries: list[Entry]) -> list[int]:
