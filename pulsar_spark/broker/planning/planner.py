@@ -43,7 +43,12 @@ _PLANNED = {
 }
 """An operator more costs as much as a thousand expressions. Spark describes each execution, of which nobody reads
 more."""
-_INTERPRETED = {**_PLANNED, "spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
+_INTERPRETED = {
+    **_PLANNED,
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.subexpressionElimination.enabled": "false",  # the search costs more than a few rows gain
+}
 _COMPILED = {**_PLANNED, "spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
 log = logging.getLogger(__name__)
 
