@@ -7,7 +7,10 @@ import pytest
 
 import pulsar_spark as pulsar
 import pulsar_spark.asyncio
+from pulsar_spark.client.receiving import waiting_messages
+from pulsar_spark.client.receiving.delivery import Delivery
 from pulsar_spark.client.receiving.key_order import KeyOrder
+from pulsar_spark.client.subscribing.subscription import PartitionSubscription
 from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.waiting import eventually, nothing_comes
 
@@ -123,6 +126,50 @@ def test_while_everything_waits_the_queue_is_not_full_of_it(client, broker):
     publish(client, *numbered("b", 9))
     assert values(receive(consumer, 9)) == numbered("b", 9)
     broker.advance(60)
+    assert values(receive(consumer, 6)) == numbered("a", 6)
+
+
+def test_what_waits_for_another_of_its_key_is_not_sent_again(client, broker, monkeypatch):
+    """Each key's messages wait in the client, while other keys go on; only what was given back is sent twice."""
+    arrived, arrive = [], PartitionSubscription.on_delivery
+
+    def on_delivery(subscription, row, version):
+        arrived.append(Delivery(subscription, row, 0).messages)
+        arrive(subscription, row, version)
+
+    monkeypatch.setattr(PartitionSubscription, "on_delivery", on_delivery)
+    keys = "abcdefghij"
+    publish(client, *(f"{key}{number}" for number in range(20) for key in keys))
+    consumer = client.subscribe("t", "s", **BY_KEY)
+    eventually(lambda: queued(consumer) == 200)
+    got, returns = [], 0
+    while len(got) < 200:
+        (message,) = receive(consumer, 1)
+        if not message.redelivery_count() and returns < 20 and len(got) >= 10 * returns:
+            consumer.negative_acknowledge(message)
+            returns += 1
+        else:
+            consumer.acknowledge(message)
+            got.append(message)
+    assert [of_key(got, key) for key in keys] == [numbered(key, 20) for key in keys]
+    assert sum(arrived) == 200 + returns and nothing_comes(consumer)
+
+
+def test_what_waits_too_long_is_given_back(client, monkeypatch):
+    """One that is given back whenever it comes is never acknowledged; later ones of its key stay in order."""
+    publish(client, *numbered("a", 6))
+    consumer = client.subscribe("t", "s", **BY_KEY)
+    eventually(lambda: queued(consumer) == 6)
+    (subscription,) = consumer._subscriptions
+    for _ in range(4):
+        (message,) = receive(consumer, 1)
+        assert message.data() == b"a0"
+        consumer.negative_acknowledge(message)
+        assert consumer._receiver.take(0) is None
+        assert len(subscription.key_order.waiting) <= 5
+        monkeypatch.setattr(waiting_messages, "WAIT_SECONDS", 0.0)
+        subscription._guard.give_back_late()
+        assert not subscription.key_order.waiting
     assert values(receive(consumer, 6)) == numbered("a", 6)
 
 

@@ -155,7 +155,7 @@ def test_each_key_comes_in_order_whatever_happens(client, broker, service_url, m
     monkeypatch.setattr("pulsar_spark.client.receiving.queue_watch.WATCH_SECONDS", 0.05)
     monkeypatch.setattr(Permits, "may_shrink", True)
     # What is given back is asked for again: the queue stays as large as it is.
-    monkeypatch.setattr(Permits, "too_many", lambda self, queued: shrinking.randrange(queued + 1))
+    monkeypatch.setattr(Permits, "too_many", lambda self, queued, **_: shrinking.randrange(queued + 1))
     create_topic(client._layout, "t", 2)
     members = [Member(service_url, broker, ledger, random.Random(dice.random()), queue_size) for _ in range(CONSUMERS)]
     with ThreadPoolExecutor(CONSUMERS) as pool:

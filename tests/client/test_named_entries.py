@@ -121,7 +121,7 @@ def test_a_queue_that_shrinks_gives_back_what_was_not_read(client, broker, monke
     hand.deliver(None, None, True, None, None, True, False, None, None)
     hand.deliver(None, None, None, None, None, None, None, True, True, redelivery_count=1)
     first = hand.round - 1
-    monkeypatch.setattr(Permits, "too_many", lambda self, queued: 3)
+    monkeypatch.setattr(Permits, "too_many", lambda self, queued, **_: 3)
     hand.subscription._queue_watch.shrink()
     eventually(lambda: broker.asked("redeliver_all"))
     (asked,) = broker.asked("redeliver_all")

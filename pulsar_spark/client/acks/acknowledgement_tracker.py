@@ -19,6 +19,9 @@ from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.outbox import SPACING
 from pulsar_spark.protocol.redelivery.letters import ReconsumeLater
 
+SOON_MS = 1000
+"""Up to which delay later messages of a key wait in the client for one that was given back."""
+
 
 class Grouping(NamedTuple):
     """How acknowledgements are sent; with ``has_receipts`` each waits for the broker."""
@@ -175,13 +178,19 @@ class AcknowledgementTracker:
         return self.group
 
     def give_back(
-        self, positions: set[int] | range, delay_ms: int, sticky_hash: int | None = None, *, are_dead: bool = False
+        self,
+        positions: set[int],
+        delay_ms: int,
+        sticky_hash: int | None = None,
+        *,
+        are_dead: bool = False,
+        is_soon: bool = False,
     ) -> None:
         """Give entries back after a delay; *sticky_hash* is that of a single one. Entries that *are_dead* delay no
-        others: they become letters."""
+        others: they become letters. *is_soon*: unless the delay is long, they come again."""
         with self._lock:
             if self._key_order is not None and not are_dead:
-                self._key_order.give_back(positions, sticky_hash)
+                self._key_order.give_back(positions, sticky_hash, is_soon=is_soon and delay_ms <= SOON_MS)
             if self._ended_by is None and self._given_back.add(positions, delay_ms):
                 self._gathering.ask(0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING))
 

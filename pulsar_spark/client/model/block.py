@@ -88,6 +88,10 @@ class Block:
         message_id = MessageId.of_place(place, self.topic_name)
         return message_id if self.first_chunk is None else message_id.of_chunks(self.first_chunk)
 
+    @property
+    def nbytes(self) -> int:
+        return self._rows.nbytes
+
     def __len__(self) -> int:
         return self._rows.num_rows
 

@@ -5,7 +5,7 @@ It leaves out replaced and acknowledged messages, and those too early for the or
 
 import threading
 from collections.abc import Callable, Iterator
-from itertools import compress, groupby
+from itertools import compress, groupby, takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -110,14 +110,21 @@ class HandingOut:
             most = 1 if is_single else max(1, self._permits.until_request - 1)
             most = most if hashes is None else min(most, MOST_GUARDED)
             looked_at = messages[:most]
-            del messages[:most]
-            shown = self._to_be_shown(delivery, looked_at)
+            if guard is not None:  # messages that waited are of other blocks
+                looked_at = list(takewhile(lambda each: each._block is block, looked_at))
+            del messages[: len(looked_at)]
+            shown, left = self._to_be_shown(delivery, looked_at), 0
             if guard is not None and hashes is not None:
-                shown = guard.in_order(delivery, shown, hashes)
-            if most == 1:
+                shown, following, released = guard.in_order(delivery, shown, hashes)
+                messages[:0] = following
+                left = len(following) - released
+                self._queued += released
+                permits += self._permits.take(-released)
+            done = len(looked_at) - left
+            if most == 1 and done:
                 self._queued -= 1
                 permits += self._permits.hand_out(is_shown=bool(shown))
-            elif unseen := len(looked_at) - len(shown):
+            elif most > 1 and (unseen := done - len(shown)):
                 self._queued -= unseen
                 permits += self._permits.take(unseen)
             ready = Ready(shown, delivery.first, delivery.last)
@@ -126,8 +133,8 @@ class HandingOut:
         return ready
 
     def may_still_be_handed_out(self, message: Message) -> bool:
-        """Whether a taken message that reached nobody can be handed out now. If it has become too early, it is given
-        back."""
+        """Whether a taken message that reached nobody can be handed out now. If it has become too early, it waits or is
+        given back."""
         guard, delivery = self._guard, message._block.delivery
         try:
             hashes = None if guard is None else guard.hashes_of([message])
@@ -136,7 +143,7 @@ class HandingOut:
         with self.lock:
             if delivery.generation != self.generation:
                 return False
-            return guard is None or hashes is None or bool(guard.in_order(delivery, [message], hashes))
+            return guard is None or hashes is None or guard.may_go(delivery, message, hashes)
 
     def _to_be_shown(self, delivery: Delivery, messages: list[Message]) -> list[Message]:
         """Messages that are neither replaced, acknowledged, nor before the place of a seek."""

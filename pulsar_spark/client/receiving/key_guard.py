@@ -1,8 +1,13 @@
-"""Keeps the order per key of one Key_Shared subscription: messages that come too early are given back unseen."""
+"""Keeps the order per key of one Key_Shared subscription: messages that come too early wait, or are given back
+unseen."""
+
+import time
+from typing import NamedTuple
 
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.delivery import Delivery
 from pulsar_spark.client.receiving.key_order import KeyOrder
+from pulsar_spark.client.receiving.waiting_messages import WAIT_SECONDS
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.storage.entries.key_hashes import hashes_of
 
@@ -10,11 +15,25 @@ MOST_GUARDED = 20
 """How many messages are checked at once while some may be too early."""
 
 
+_WATCH_SECONDS = 0.5
+_REQUEST_SECONDS = 0.1
+"""How often permits are requested while messages are to come again."""
+
+
+class InOrder(NamedTuple):
+    """Messages to hand out, and those to look at afterwards, before any others: *released* of them had waited."""
+
+    found: list[Message]
+    next: list[Message]
+    released: int
+
+
 class KeyGuard:
     """The guard of one *subscription*; *order* knows what its consumer gave back."""
 
     def __init__(self, subscription, order: KeyOrder):
-        self._subscription, self._order = subscription, order
+        self._subscription, self._order, self._is_watching = subscription, order, False
+        self._is_requesting = False
 
     def hashes_of(self, messages: list[Message]) -> dict[int, int] | None:
         """The hashes of the first *messages*, by position; None if none can be too early."""
@@ -39,19 +58,80 @@ class KeyGuard:
         """Whether to look up *hashes* again, because entries were given back since. Requires the lock."""
         return self._order.is_guarding and (hashes is None or bool(self._order.unknown))
 
-    def in_order(self, delivery: Delivery, messages: list[Message], hashes: dict[int, int]) -> list[Message]:
-        """The *messages* before which no entry of the same hash was given back. Gives the others back. Requires the
-        lock."""
-        order, in_order = self._order, []
-        for message in messages:
-            position = message._position
-            version = delivery.read_version_at(position)
-            order.arrives(version)
-            if order.is_returned(position, version):
+    def in_order(self, delivery: Delivery, messages: list[Message], hashes: dict[int, int]) -> InOrder:
+        """The first *messages* in order of their keys. Requires the lock."""
+        order, found = self._order, list[Message]()
+        version_at = delivery.read_version_at
+        for at, message in enumerate(messages):
+            if not self.may_go(delivery, message, hashes):
                 continue
-            if order.is_early(hashes[position], position, version):
-                self._subscription.tracker.give_back_unseen(position, hashes[position])
-                self._subscription._consumer._forget_unacked_entry(self._subscription, position)
-            else:
-                in_order.append(message)
-        return in_order
+            position = message._position
+            is_last = (
+                delivery.batch_size == 1 or message._field("batch_index") == delivery.unacked_bits.bit_length() - 1
+            )
+            released = order.release(hashes[position], position, version_at(position), is_last=is_last)
+            if not released:
+                found.append(message)
+                continue
+            earlier = [each for each in released if each._position < position]
+            if not earlier:
+                found.append(message)
+                return InOrder(found, [*released, *messages[at + 1 :]], len(released))
+            later = released[len(earlier) :]
+            return InOrder(found, [*earlier, message, *later, *messages[at + 1 :]], len(released))
+        return InOrder(found, [], 0)
+
+    def may_go(self, delivery: Delivery, message: Message, hashes: dict[int, int]) -> bool:
+        """Whether *message* may be handed out. If it comes too early, it waits or is given back. Requires the lock."""
+        order, position = self._order, message._position
+        version, sticky_hash = delivery.read_version_at(position), hashes[position]
+        order.arrives(version)
+        if order.is_returned(position, version):
+            return False
+        if not order.is_early(sticky_hash, position, version):
+            return True
+        if not self._let_wait(sticky_hash, message):
+            self._give_back(sticky_hash, position)
+        return False
+
+    def _let_wait(self, sticky_hash: int, message: Message) -> bool:
+        order, subscription = self._order, self._subscription
+        if not order.may_wait(sticky_hash):
+            return False
+        most, now = subscription._permits.queue_size, time.monotonic()
+        does_wait = order.waiting.put(sticky_hash, message, most=most, now=now)
+        if does_wait and not self._is_watching:
+            self._is_watching = True
+            subscription._channel.call_later(WAIT_SECONDS, self.give_back_late)
+        return does_wait
+
+    def _give_back(self, sticky_hash: int, position: int) -> None:
+        self._subscription.tracker.give_back_unseen(position, sticky_hash)
+        self._subscription._consumer._forget_unacked_entry(self._subscription, position)
+
+    def request_permits(self) -> None:
+        """Request permits for messages that come again, lest they wait until half the queue is empty."""
+        subscription = self._subscription
+        with subscription.lock:
+            permits = subscription._count_taken() + subscription._permits.used_permits()
+            self._is_requesting = self._order.is_guarding
+        subscription._flow(permits)
+        if self._is_requesting:
+            subscription._channel.call_later(_REQUEST_SECONDS, self.request_permits)
+
+    def comes_again(self, delay_ms: int) -> None:
+        """An entry was given back and comes again soon."""
+        with self._subscription.lock:
+            self._subscription._permits.limit()
+        if not self._is_requesting:
+            self._is_requesting = True
+            self._subscription._channel.call_later(max(delay_ms / 1000, _REQUEST_SECONDS), self.request_permits)
+
+    def give_back_late(self) -> None:
+        """Give back messages that waited too long."""
+        with self._subscription.lock:
+            for sticky_hash, message in self._order.take_late(time.monotonic()):
+                self._give_back(sticky_hash, message._position)
+            self._is_watching = bool(self._order.waiting)
+        if self._is_watching:
+            self._subscription._channel.call_later(_WATCH_SECONDS, self.give_back_late)

@@ -1,15 +1,18 @@
 """Order per key on Key_Shared after a message was given back: later messages of its hash wait until it comes again.
 
-The broker holds back later entries once a round has read the give-back (semantics 0.22). Those of earlier rounds are
-given back unseen.
+The broker holds back later entries once a round has read the give-back (semantics 0.22). Those of earlier rounds wait
+in the client, if the message comes again soon and there is room, or else are given back unseen.
 """
 
 import itertools
 import sys
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from operator import attrgetter
 from typing import NamedTuple
+
+from pulsar_spark.client.model.message import Message
+from pulsar_spark.client.receiving.waiting_messages import WaitingMessages
 
 _numbers = itertools.count()
 _POSITION = attrgetter("position")
@@ -42,35 +45,46 @@ class KeyOrder:
         """By hash, with ascending positions and requests; a guard replaces those of later positions and older
         requests."""
         self._returned: dict[int, UnderWay] = {}
-        self._unknown: dict[int, UnderWay] = {}
+        self._unknown: dict[int, tuple[UnderWay, bool]] = {}
+        self._awaited: dict[int, dict[int, UnderWay]] = {}
+        """By hash, the positions that come again soon."""
+        self._not_soon: dict[int, UnderWay] = {}
+        """Hashes of entries that come again later, or were given back unseen: their messages do not wait here."""
+        self.waiting = WaitingMessages()
         self._next, self._arrived = UnderWay(), -1
         """The unsent give-backs, and the version that the round of the present entries had read."""
 
     @property
     def is_guarding(self) -> bool:
         """Whether an entry that was given back may still be outstanding."""
-        return bool(self._returned)
+        return bool(self._returned or self.waiting)
 
     @property
     def unknown(self) -> list[int]:
         return sorted(self._unknown)
 
-    def give_back(self, positions: Iterable[int], sticky_hash: int | None = None) -> None:
-        """Note entries given back; *sticky_hash* is that of a single one, if known."""
+    def give_back(self, positions: Collection[int], sticky_hash: int | None = None, *, is_soon: bool = False) -> None:
+        """Note entries given back; *sticky_hash* is that of a single one, if known. *is_soon*: they come again soon."""
+        if self.waiting:
+            self.waiting.drop(positions)
         for position in positions:
             self._returned[position] = self._next
             if sticky_hash is None:
-                self._unknown[position] = self._next
+                self._unknown[position] = self._next, is_soon
             else:
-                self._guard(sticky_hash, position, self._next)
+                self._guard(sticky_hash, position, self._next, is_soon)
 
     def learn(self, hashes: Mapping[int, int]) -> None:
         for position, sticky_hash in hashes.items():
-            requests = self._unknown.pop(position, None)
-            if requests is not None:
-                self._guard(sticky_hash, position, requests)
+            unknown = self._unknown.pop(position, None)
+            if unknown is not None:
+                self._guard(sticky_hash, position, *unknown)
 
-    def _guard(self, sticky_hash: int, position: int, requests: UnderWay) -> None:
+    def _guard(self, sticky_hash: int, position: int, requests: UnderWay, is_soon: bool) -> None:
+        if is_soon:
+            self._awaited.setdefault(sticky_hash, {})[position] = requests
+        else:
+            self._not_soon[sticky_hash] = requests
         guards = self._guards.setdefault(sticky_hash, [])
         at = bisect_left(guards, position, key=_POSITION)
         if at and guards[at - 1].requests.number >= requests.number:
@@ -95,7 +109,13 @@ class KeyOrder:
             for key, guards in self._guards.items()
         }
         self._guards = {key: guards for key, guards in left.items() if guards}
-        self._returned = {at: each for at, each in self._returned.items() if each.version > requests_version}
+        self._returned = _unread(self._returned, requests_version)
+        self._not_soon = _unread(self._not_soon, requests_version)
+        awaited = {
+            key: positions if key in self.waiting else _unread(positions, requests_version)
+            for key, positions in self._awaited.items()
+        }
+        self._awaited = {key: positions for key, positions in awaited.items() if positions}
 
     def is_returned(self, position: int, requests_version: int) -> bool:
         """Whether an entry was given back after the round that sent it, which had read this version."""
@@ -108,6 +128,36 @@ class KeyOrder:
         at = bisect_left(guards, position, key=_POSITION)
         return at > 0 and guards[at - 1].requests.version > requests_version
 
+    def may_wait(self, sticky_hash: int) -> bool:
+        """Whether early messages of a hash may wait here."""
+        return sticky_hash in self._awaited and sticky_hash not in self._not_soon
+
+    def release(self, sticky_hash: int, position: int, requests_version: int, *, is_last: bool) -> list[Message]:
+        """Take the messages that need not wait any more, in order, since an entry came in order: it was awaited, or
+        the broker would have kept it back while earlier ones are to come. Before its last message, only those of
+        earlier entries."""
+        if sticky_hash not in self.waiting:
+            return []
+        awaited = self._awaited.get(sticky_hash, {})
+        last = position if is_last else position - 1
+        for each in [each for each in awaited if each <= last and awaited[each].version <= requests_version]:
+            del awaited[each]
+        ends = [*awaited] if is_last else [*awaited, position]
+        return self.waiting.take(sticky_hash, min(ends, default=None))
+
+    def take_late(self, now: float) -> list[tuple[int, Message]]:
+        """Take the messages that waited too long, with their hashes."""
+        late = self.waiting.take_late(now)
+        for sticky_hash, _ in late:
+            self._awaited.pop(sticky_hash, None)
+        return late
+
     def forget(self) -> None:
         """Forget all give-backs: everything unacknowledged comes again."""
         self._guards, self._returned, self._unknown, self._next = {}, {}, {}, UnderWay()
+        self._awaited, self._not_soon = {}, {}
+        self.waiting.clear()
+
+
+def _unread(returned: dict[int, UnderWay], requests_version: int) -> dict[int, UnderWay]:
+    return {key: each for key, each in returned.items() if each.version > requests_version}

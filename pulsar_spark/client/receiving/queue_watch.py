@@ -11,7 +11,8 @@ WATCH_SECONDS = 1.0
 
 class QueueWatch:
     """Checks a :class:`PartitionSubscription` once a second while its queue may shrink. Not on Exclusive and
-    Failover."""
+    Failover, and while messages wait for earlier ones of their
+    keys only down to the limit of that time."""
 
     def __init__(self, subscription: Any, permits: Permits):
         self._subscription, self._permits, self._is_watching = subscription, permits, False
@@ -29,7 +30,9 @@ class QueueWatch:
             return
         with subscription.lock:
             permits = subscription._count_taken()
-            too_many = self._permits.too_many(subscription._queued)
+            order = subscription.key_order
+            is_limited = order is not None and order.is_guarding
+            too_many = self._permits.too_many(subscription._queued, is_limited=is_limited)
         tail = receiver.take_back(subscription, too_many)
         redelivery = UnderWay()
         with subscription.lock:

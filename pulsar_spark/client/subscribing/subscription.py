@@ -8,7 +8,7 @@ one (4.13). Messages above the limit of the dead letter policy are given back un
 import threading
 from collections.abc import Callable, Iterator
 
-from pulsar_spark.client.acks.acknowledgement_tracker import AcknowledgementTracker
+from pulsar_spark.client.acks.acknowledgement_tracker import SOON_MS, AcknowledgementTracker
 from pulsar_spark.client.model.enums import ConsumerType
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.compacted_out import CompactedOut
@@ -144,7 +144,13 @@ class PartitionSubscription(HandingOut):
         if self.key_order is None:
             self.tracker.give_back(positions, delay_ms)
         else:
-            self.tracker.give_back(positions, delay_ms, None if message is None else message._sticky_hash())
+            sticky_hash, is_soon = None, not self._max_redeliver_count
+            if message is not None:
+                sticky_hash = message._sticky_hash()
+                is_soon |= message.redelivery_count() < self._max_redeliver_count
+            self.tracker.give_back(positions, delay_ms, sticky_hash, is_soon=is_soon)
+            if self._guard is not None and self._permits.queue_size and delay_ms <= SOON_MS:
+                self._guard.comes_again(delay_ms)
             self.look_again()
 
     def _drop_queued(self, stale: UnderWay | None = None) -> None:
@@ -163,6 +169,8 @@ class PartitionSubscription(HandingOut):
         self._newest.clear()
         self._ready.take_back()
         self._looked_at_again.clear()
+        if self.key_order is not None:
+            self.key_order.waiting.clear()
 
     def on_reset(self) -> None:
         with self.lock:
@@ -219,7 +227,12 @@ class PartitionSubscription(HandingOut):
             is_dead = not is_stale and is_too_often(delivery.redelivery_count, self._max_redeliver_count)
             is_shown = not (is_stale or is_dead)
             permits = self._count_taken()
-            permits += self._permits.arrive(delivery.messages, round_number=row["delivery_round"], queued=self._queued)
+            permits += self._permits.arrive(
+                delivery.messages,
+                round_number=row["delivery_round"],
+                queued=self._queued,
+                is_limited=self.key_order is not None and self.key_order.is_guarding,
+            )
             if is_shown:
                 self._queued += delivery.messages
                 if delivery.redelivery_count and not self.is_single_active:

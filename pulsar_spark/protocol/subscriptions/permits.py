@@ -11,6 +11,9 @@ memory."""
 GROWTH = 4
 """The factor by which a queue grows; each step costs a round."""
 
+LIMIT = 2
+"""How many times its least size a queue has at most while messages wait for earlier ones of their keys."""
+
 IDLE_LOOKS = 10
 """After so many looks at an empty and unused queue, it is too large."""
 
@@ -68,15 +71,31 @@ class Permits:
         self._wanted = 1
         return 1
 
-    def arrive(self, messages: int, *, round_number: int, queued: int) -> int:
-        """*messages* of a round arrived while *queued* waited; a round may arrive in parts."""
+    def limit(self) -> None:
+        """Keep the queue short while messages of some keys wait: those of a long one are mostly of these keys, and what
+        they wait for comes after them.
+
+        >>> permits = Permits(queue_size=4, most=64)
+        >>> permits.queue_size = 64
+        >>> permits.limit(), permits.queue_size, permits.take(58), permits.take(10)
+        (None, 8, 2, 10)
+        """
+        most = LIMIT * self.least
+        if self.queue_size > most:
+            self._debt += self.queue_size - most
+            self.queue_size, self._taken = most, 0
+
+    def arrive(self, messages: int, *, round_number: int, queued: int, is_limited: bool = False) -> int:
+        """*messages* of a round arrived while *queued* waited; a round may arrive in parts. *is_limited*: keep to the
+        :meth:`limit`."""
         if round_number != self._round:
             self._round, self._brought, self._was_empty = round_number, 0, queued == 0
         self._brought += messages
         is_too_small = self._was_empty and 2 * self._brought >= self.queue_size
-        if not is_too_small or self._taken < self.queue_size or self.queue_size >= self.most:
+        most = min(self.most, LIMIT * self.least) if is_limited else self.most
+        if not is_too_small or self._taken < self.queue_size or self.queue_size >= most:
             return 0
-        before, self.queue_size = self.queue_size, min(GROWTH * self.queue_size, self.most)
+        before, self.queue_size = self.queue_size, min(GROWTH * self.queue_size, most)
         self._taken = 0
         return self._paid(self.queue_size - before)
 
@@ -109,6 +128,11 @@ class Permits:
         used, self._used = self._used, 0
         return self._paid(used)
 
+    def used_permits(self) -> int:
+        """Permits of the messages taken so far, also if they are few."""
+        used, self._used = max(0, self._used), min(0, self._used)
+        return self._paid(used)
+
     def drop(self, messages: int) -> int:
         """These messages are dropped from the queue and will be sent again."""
         return self._paid(messages) if self.queue_size else 0
@@ -117,8 +141,11 @@ class Permits:
         """These messages were sent but not queued."""
         return self._paid(messages) if self.queue_size else self._wanted
 
-    def too_many(self, queued: int) -> int:
-        """How many of the *queued* messages to give back because the queue shrinks; call it once a second."""
+    def too_many(self, queued: int, *, is_limited: bool = False) -> int:
+        """How many of the *queued* messages to give back because the queue shrinks; call it once a second. While it
+        *is_limited*, it does not shrink for being idle."""
+        if is_limited:
+            return self._debt
         self._idle_looks = 0 if queued or self._lately else self._idle_looks + 1
         had_some, self._has_waiting = self._has_waiting, queued > 0
         enough, self._lately = max(self.least, 2 * self._lately), 0
