@@ -112,6 +112,9 @@ class KeyGuard:
     def request_permits(self) -> None:
         """Request permits for messages that come again, lest they wait until half the queue is empty."""
         subscription = self._subscription
+        if subscription._consumer._receiver.is_closed or not subscription.is_connected:
+            self._is_requesting = False
+            return
         with subscription.lock:
             permits = subscription._count_taken() + subscription._permits.used_permits()
             self._is_requesting = self._order.is_guarding
