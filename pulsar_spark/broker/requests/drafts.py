@@ -80,12 +80,14 @@ class CursorDraft:
         return [*self.acks, *((position, position) for position, left in self.ack_sets.items() if is_empty(left))]
 
     def expire(self, first: int, last: int) -> None:
-        """Acknowledge *first*..*last* because of time to live or a quota, unless all are acknowledged already."""
-        backlog = list(self.cursor.backlog(first, last))
-        for begin, end in backlog:
-            self.expired += sum(until - since + 1 for since, until in self.acks.gaps(begin, end))
-        if backlog:
-            self.acks.add(first, last)
+        """Acknowledge *first*..*last* because of time to live or a quota. If all are acknowledged already, nothing is
+        asked: no read follows."""
+        entries, since = self.cursor.entries, max(first, self.cursor.mark_delete + 1)
+        if entries.count(entries.codes.acknowledged, since, last) >= last + 1 - since:
+            return
+        for begin, end in self.cursor.backlog(first, last):
+            self.expired += sum(until - start + 1 for start, until in self.acks.gaps(begin, end))
+        self.acks.add(first, last)
 
     def rewrite(self) -> None:
         """Take over a change of the cursor's map outside the plan: the states of all entries are written."""
