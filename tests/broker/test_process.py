@@ -9,7 +9,6 @@ import sys
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.planning import planner
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import BundleLease
 
@@ -51,8 +50,7 @@ def values(messages: list) -> list[str]:
 
 
 @pytest.mark.java
-def test_a_killed_broker_is_replaced_and_nothing_is_lost(root, client, tmp_path, monkeypatch):
-    monkeypatch.delenv(planner.ENVIRONMENT)  # these live long enough to compile plans, as brokers do
+def test_a_killed_broker_is_replaced_and_nothing_is_lost(root, client, tmp_path):
     first = BrokerProcess(root, tmp_path / "first.log")
     consumer = client.subscribe(
         "t", "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
