@@ -52,7 +52,7 @@ def test_lost_messages_are_an_error_once_and_the_rest_flows(root, options):
 @pytest.mark.parametrize(
     "damage", [lambda data: b"", lambda data: data[:3], lambda data: data[:-50], lambda data: bytes(len(data))]
 )
-def test_a_file_that_is_not_whole_is_lost_too(root, damage):
+def test_a_file_that_is_not_whole_is_lost_too(only_in_files, root, damage):
     """As a power loss leaves it: empty, cut off, zeros."""
     root.subscribe().close()
     for values in ("ab", "cd", "ef"):

@@ -41,7 +41,11 @@ class ChunkLimits(NamedTuple):
 
 
 def begun_too_early(expire_ms: int, now: int) -> int:
-    """The latest publish time of a chunk 0 whose message has expired at *now* (microseconds)."""
+    """The latest publish time of a chunk 0 whose message has expired at *now* (microseconds).
+
+    >>> begun_too_early(60_000, 90_000_000)
+    30000000
+    """
     return now - 1000 * expire_ms
 
 

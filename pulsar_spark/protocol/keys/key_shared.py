@@ -151,7 +151,11 @@ def owners_with(selector: Selector | None, rules: KeySharedRules, newcomer: Memb
 
 
 def owners_without(selector: Selector, consumer_id: str) -> Selector:
-    """The selector once a consumer has left (2.25-2.29)."""
+    """The selector once a consumer has left (2.25-2.29).
+
+    >>> owners_without(AutoSplit(((32768, "b"), (65536, "a"))), "b").borders
+    ((65536, 'a'),)
+    """
     return selector.left(consumer_id)
 
 

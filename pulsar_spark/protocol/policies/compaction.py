@@ -73,5 +73,9 @@ def reads_compacted_refusal(subscription_type: str) -> tuple[str, str] | None:
 
 def is_wanted(threshold: int, uncompacted_bytes: int) -> bool:
     """Whether to compact a topic with *uncompacted_bytes* automatically (PersistentTopic.checkCompaction); never at a
-    *threshold* of 0."""
+    *threshold* of 0.
+
+    >>> is_wanted(100, 100), is_wanted(100, 101), is_wanted(0, 101)
+    (False, True, False)
+    """
     return 0 < threshold < uncompacted_bytes

@@ -40,7 +40,11 @@ def expired(mark_delete: int, last_old: int, delayed: Iterable[Delayed], *, dead
 
 def is_spared(backlog: int) -> bool:
     """Whether a connected subscription's *backlog* is small enough to spare it while its oldest entry has not expired
-    (3.29)."""
+    (3.29).
+
+    >>> is_spared(999), is_spared(1000)
+    (True, False)
+    """
     return backlog < SMALL_BACKLOG
 
 
@@ -112,7 +116,11 @@ def evicted_up_to(runs: Sequence[Stored], mark_delete: int, limit: int) -> int:
 
 def holds_producers(is_over: Iterable[bool], quota_policy: str) -> bool:
     """Whether *quota_policy* holds or refuses producers when a partition's slowest subscription *is_over* a quota
-    (3.30)."""
+    (3.30).
+
+    >>> holds_producers([False, True], "producer_request_hold"), holds_producers([True], "consumer_backlog_eviction")
+    (True, False)
+    """
     return quota_policy != EVICT and any(is_over)
 
 

@@ -45,7 +45,11 @@ def active_consumer(consumers: Sequence[Consumer], *, partition_index: int, topi
 
 
 def takeover_pause_ms(subscription_type: str, delay_ms: int) -> int | None:
-    """How long a consumer that takes over waits before it receives: *delay_ms* on Failover (2.11), else None."""
+    """How long a consumer that takes over waits before it receives: *delay_ms* on Failover (2.11), else None.
+
+    >>> takeover_pause_ms("Failover", 1000), takeover_pause_ms("Exclusive", 1000)
+    (1000, None)
+    """
     return delay_ms if subscription_type == "Failover" else None
 
 

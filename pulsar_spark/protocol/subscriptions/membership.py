@@ -48,7 +48,11 @@ def refusal(wanted: str, *, present: str | None, consumers: Collection, most: in
 
 
 def type_of(subscription_type: str | None, consumers: Collection) -> str | None:
-    """The type of a subscription with these *consumers*; None without any (2.1)."""
+    """The type of a subscription with these *consumers*; None without any (2.1).
+
+    >>> type_of("Shared", ["a"]), type_of("Shared", [])
+    ('Shared', None)
+    """
     return subscription_type if consumers else None
 
 
@@ -86,10 +90,18 @@ def lease_ms_of(text: str | None) -> int:
 
 
 def lease_end(now: int, lease_ms: int) -> int:
-    """When the lease of a client that gave a sign of life at *now* ends."""
+    """When the lease of a client that gave a sign of life at *now* ends.
+
+    >>> lease_end(5, 30_000)
+    30000005
+    """
     return now + lease_ms * 1000
 
 
 def ended_leases(leases: Mapping[str, int], now: int) -> Iterator[str]:
-    """The clients whose lease has ended."""
+    """The clients whose lease has ended.
+
+    >>> list(ended_leases({"a": 10, "b": 11}, 10))
+    ['a']
+    """
     return (client_id for client_id, until in leases.items() if until <= now)
