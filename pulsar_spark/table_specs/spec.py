@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-LAYOUT_VERSION = 4
+LAYOUT_VERSION = 5
 """The only layout that this release reads and writes; tables of another are refused (storage.delta.definitions)."""
 
 TIME = pa.timestamp("us", tz="UTC")
