@@ -280,14 +280,6 @@ class Cursor:
     def is_done(self, position: int) -> bool:
         return position <= self.mark_delete or position in self.acknowledged
 
-    @property
-    def main_mark_delete(self) -> int:
-        """Up to here reads have met all there is, and what does not go by its deliver time is acknowledged."""
-        at = self.mark_delete
-        while self.is_done(at + 1) or (self.due is not None and at + 1 in self.due.passed):
-            at += 1
-        return at
-
     def may_be_left(self, position: int) -> bool:
         """May some of an entry be left where the rest is acknowledged? Who says so of another asks nothing."""
         return position > self.mark_delete and not self.units.is_part(position)

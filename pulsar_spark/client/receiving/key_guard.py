@@ -13,8 +13,6 @@ from pulsar_spark.storage.entries.key_hashes import hashes_of
 
 MOST_GUARDED = 20
 """How many messages are checked at once while some may be too early."""
-
-
 _WATCH_SECONDS = 0.5
 _REQUEST_SECONDS = 0.1
 """How often permits are requested while messages are to come again."""
