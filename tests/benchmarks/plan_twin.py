@@ -9,7 +9,7 @@ many times more as they hold entries.
 import time
 from collections.abc import Iterator
 
-from pulsar_spark.broker.planning.work import Rows, Work
+from pulsar_spark.broker.planning.work import PlanInputs, Work
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from tests.benchmarks.bench import Bench, in_turns
 from tests.benchmarks.figures import SECONDS, Budget, Figure
@@ -50,12 +50,12 @@ def _timed(planner, work: Work):
 
 
 def _work(ranges: int) -> Work:
-    rows = Rows()
+    rows = PlanInputs()
     one_cursor(rows, 0, ranges)
     return Work(rows.table(), [None], [])
 
 
-def one_cursor(rows: Rows, cursor: int, ranges: int) -> None:
+def one_cursor(rows: PlanInputs, cursor: int, ranges: int) -> None:
     """Rows of a Shared cursor with so many ranges pending at a consumer, every second of which is given back."""
     no_limit = dict(limit=0, unacked_elsewhere=0, is_blocked=False, permits=10**9)
     nobody = dict(is_single_active=False, max_redeliver_count=0, left=[], redelivered=[])

@@ -4,8 +4,8 @@ grew."""
 import numpy as np
 import pytest
 
-from pulsar_spark.broker.gathering import entry_columns
-from pulsar_spark.broker.gathering.entry_columns import EntryColumn
+from pulsar_spark.broker.bundle import entry_columns
+from pulsar_spark.broker.bundle.entry_columns import EntryColumn
 
 BLOCK = 8
 

@@ -5,9 +5,8 @@ import random
 import pytest
 
 from pulsar_spark.broker.requests import requests
-from pulsar_spark.broker.requests.admission import MOST_DELAY_MS
 from pulsar_spark.broker.requests.drafts import RoundDraft
-from pulsar_spark.broker.requests.request import requests_of
+from pulsar_spark.broker.requests.request import MOST_DELAY_MS, requests_of
 from pulsar_spark.broker.requests.requests import Intake
 from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SetAside
 from pulsar_spark.table_specs import REQUESTS

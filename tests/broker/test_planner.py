@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_spark.broker.planning import planner as planner_module
 from pulsar_spark.broker.planning.planner import LENGTHS, Planner
-from pulsar_spark.broker.planning.work import Rows, Work
+from pulsar_spark.broker.planning.work import PlanInputs, Work
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, UNREAD
 from pulsar_spark.transforms.round import PLANS, plan_acknowledgements, plan_for, plan_round
 from pulsar_spark.transforms.round_inputs import RESULT
@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 
 def work_of(*ranges: int) -> Work:
     """A cursor for each number of ranges."""
-    rows = Rows()
+    rows = PlanInputs()
     for cursor, count in enumerate(ranges):
         one_cursor(rows, cursor, count)
     return Work(rows.table(), list(ranges), list(ranges))
@@ -67,7 +67,7 @@ def test_the_first_large_round_has_the_compiled_plans_prepared(monkeypatch, tmp_
 def test_work_that_only_acknowledges_is_planned_by_a_shorter_plan(spark):
     limits = dict(limit=9, unacked_elsewhere=0, is_blocked=True, permits=5)
     nobody = dict(is_single_active=False, max_redeliver_count=1, left=[], redelivered=[], read_position=20)
-    rows = Rows()
+    rows = PlanInputs()
     rows.add("cursor", 0, first=0, last=0, round=7, now=NOW, wall=NOW, **nobody, **limits)
     pending = dict(status=PENDING, consumer_id="c", delivery_round=3, redelivery_count=0, batch_size=2)
     rows.add("range", 0, first=0, last=6, is_acked=True, **pending)

@@ -1,6 +1,6 @@
 """Rows of a round come together in columns; what the plan gives is put in its place."""
 
-from pulsar_spark.broker.planning.work import Rows, Work
+from pulsar_spark.broker.planning.work import PlanInputs, Work
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.transforms.round_inputs import ENTRIES, FACTS, KINDS, LEAF, RESULT, SCHEMA, STATE, TURNS, leaf_of
@@ -9,18 +9,18 @@ POSITIONS = range(12)
 
 
 def test_rows_of_a_kind_have_its_columns_and_no_others():
-    rows = Rows()
+    rows = PlanInputs()
     rows.extend("range", 3, [(1, 2, "pending", "c", 50)])
     rows.add("cursor", 4, first=7, last=9)
     assert [{name: value for name, value in row.items() if value is not None} for row in rows.table().to_pylist()] == [
         dict(cursor=4, kind="cursor", first=7, last=9),
         dict(cursor=3, kind="range", first=1, last=2, status="pending", consumer_id="c", delivery_round=50),
     ]
-    assert Rows().table().schema == SCHEMA
+    assert PlanInputs().table().schema == SCHEMA
 
 
 def test_columns_that_rows_leave_out_at_their_end_are_null():
-    rows = Rows()
+    rows = PlanInputs()
     rows.extend("consumer", 0, [(1, 1, "a")])
     rows.extend("consumer", 1, [(3, 3, "b", 0, 2), (5, 5, "c", 1, None)])
     rows.extend("consumer", 2, [])
@@ -38,7 +38,7 @@ def test_kinds_state_and_result_name_the_same_columns():
 
 def test_the_plan_s_rows_know_their_cursor_and_end_each_line():
     """A row more for each consumer, of its first lap, and for each line, of nobody; times without a clock are now."""
-    rows = Rows()
+    rows = PlanInputs()
     rows.add("cursor", 5, first=0, last=0, left=["b"], redelivered=[], permits=9, now=7)
     rows.add("cursor", 6, first=0, last=0, left=[], redelivered=["a", "b"], permits=8, now=7, wall=3)
     rows.extend("range", 6, [(0, 3, "pending", "b"), (4, 4, "pending", "c")])
@@ -77,12 +77,12 @@ def test_the_plan_s_rows_know_their_cursor_and_end_each_line():
 
 
 def test_the_work_of_some_cursors_is_numbered_afresh():
-    rows = Rows()
+    rows = PlanInputs()
     for cursor in (0, 1, 2):
         rows.extend("range", cursor, [(cursor, cursor)])
     work = Work(rows.table(), ["a", "b", "c"], ["x", "y", "z"])
     some = work.only((2, 0))
-    assert (some.cursors, some.coded) == (["c", "a"], ["z", "x"])
+    assert (some.cursors, some.entries) == (["c", "a"], ["z", "x"])
     assert sorted(zip(some.rows["cursor"].to_pylist(), some.rows["first"].to_pylist())) == [(0, 2), (1, 0)]
     nothing = work.only(())
     assert not nothing and nothing.rows.num_rows == 0

@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "expired-request-done",
         "a request that failed with Timeout is carried out later",
-        "broker/requests/admission.py",
+        "broker/requests/request.py",
         "if now > until * 1000:",
         "if False:",
         "tests/broker/test_admission.py::test_a_request_that_came_too_late_is_not_carried_out",
@@ -166,7 +166,7 @@ MUTANTS = (
     Mutant(
         "delayed-read-by-position",
         "a read delivers an entry whose deliver time has not come",
-        "broker/gathering/coded_read.py",
+        "broker/gathering/read.py",
         "                WAITING_CODE\n            )\n        return codes",
         "                UNREAD_CODE\n            )\n        return codes",
         "tests/spec/delayed/test_deliver_times.py::test_case",
@@ -190,7 +190,7 @@ MUTANTS = (
     Mutant(
         "due-order-not-written",
         "the row of a delivery names entries that came due by position",
-        "broker/gathering/coded_work.py",
+        "broker/gathering/planned_entries.py",
         "entries.mark_delete, puts.dealt)",
         "entries.mark_delete, ())",
         "tests/broker/test_waiting.py::test_a_delivery_says_its_positions_in_the_order_they_came_due",
@@ -247,7 +247,7 @@ MUTANTS = (
         "recoded-too-far",
         "the row of an acknowledged delivery acknowledges what the consumer was sent elsewhere",
         "protocol/entries/entry_ranges.py",
-        "if code < len(entries.counts) and entries.count([code], *answered[:2]) == entries.counts[code]:",
+        "if entries.count([code], *answered[:2]) == count:",
         "if True:",
         "tests/protocol/test_entry_rows.py",
     ),

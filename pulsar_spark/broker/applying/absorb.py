@@ -5,7 +5,7 @@ from pulsar_spark.broker.committing.facts import cursor_row, dead_letter_rows, r
 from pulsar_spark.broker.committing.round_rows import RoundRows
 from pulsar_spark.broker.cursors.unacked import hold_back
 from pulsar_spark.broker.gathering.candidates import let_rest
-from pulsar_spark.broker.gathering.coded_work import CodedWork
+from pulsar_spark.broker.gathering.planned_entries import PlannedEntries
 from pulsar_spark.broker.key_shared.key_shared import with_other_ranges
 from pulsar_spark.broker.planning.work import Outcome, Work
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
@@ -24,9 +24,9 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome
     for cursor, takers in work.resting:  # first, so that what follows may wake them
         with isolated(of_cursor(cursor)):
             let_rest(bundle, bundle.now, cursor, takers)
-    for changes, coded, outcome in zip(work.cursors, work.coded, outcomes, strict=True):
+    for changes, entries, outcome in zip(work.cursors, work.entries, outcomes, strict=True):
         with isolated(of_cursor(changes.cursor)):
-            _absorb_cursor(changes, coded, outcome, rows)
+            _absorb_cursor(changes, entries, outcome, rows)
     if limit:
         blocked, facts = hold_back(bundle, limit)
         rows.facts += facts
@@ -35,7 +35,7 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome
     for changes in draft.cursors.values():
         cursor = changes.cursor
         if cursor.chunked is not None and changes.is_changed:
-            cursor.chunked.settle()
+            cursor.chunked.acknowledge_parts()
             if cursor.entries.has_changes:
                 changes.rewrite()
         if changes.is_rewritten:
@@ -56,12 +56,12 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome
     return rows
 
 
-def _absorb_cursor(changes: CursorDraft, work: CodedWork, outcome: Outcome, rows: RoundRows) -> None:
+def _absorb_cursor(changes: CursorDraft, work: PlannedEntries, outcome: Outcome, rows: RoundRows) -> None:
     cursor, before = changes.cursor, changes.cursor.mark_delete
     rows.facts += dead_letter_rows(cursor, work.dead(outcome.ranges))
     rows.delivered += outcome.delivered
-    rows.acknowledged += work.acknowledged(outcome.ranges)
-    changed = work.store(outcome.ranges)
+    rows.acknowledged += work.count_acknowledged(outcome.ranges)
+    changed = work.put(outcome.ranges)
     if changed.ranges or cursor.entries.mark_delete != before:
         cursor.follow_map()
         changes.is_changed = True

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pulsar_spark.broker.gathering.entry_columns import EntryColumn
+from pulsar_spark.broker.bundle.entry_columns import EntryColumn
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 from pulsar_spark.storage.delay_index.delayed import deliver_times

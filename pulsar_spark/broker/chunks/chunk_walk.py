@@ -11,9 +11,8 @@ import numpy as np
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.chunks.chunked import Chunked
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.delays.deliver_times import delayed_at
+from pulsar_spark.broker.delays.deliver_times import delayed_at, honours_delays
 from pulsar_spark.broker.delays.waiting import waits_since
-from pulsar_spark.broker.gathering.unread_slices import honours_delays
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
@@ -42,7 +41,7 @@ def _take_numbered(bundle: Bundle, draft: RoundDraft, cursor: Cursor, chunked: C
             hold(draft.of(cursor), consumer_id, units[~go_by_deliver_time(bundle, cursor, units, draft.wall)])
     chunked.take_news()
     # Messages begun anew, broken or deleted no longer hold it back, even without requests for the cursor.
-    if len(chunked.settled_parts()):
+    if len(chunked.unneeded_parts()):
         draft.of(cursor).is_changed = True
 
 

@@ -144,13 +144,14 @@ class Chunked:
 
     # After a round
 
-    def settle(self) -> None:
+    def acknowledge_parts(self) -> None:
+        """Acknowledge the parts that no message needs any more, and forget released messages that are over."""
         if self.released or self.kept_back:
             self._prune()
         self.walked = max(self.walked, self.cursor.mark_delete + 1)
-        self.cursor.entries.set_at(self.settled_parts(), ACKNOWLEDGED_CODE)
+        self.cursor.entries.set_at(self.unneeded_parts(), ACKNOWLEDGED_CODE)
 
-    def settled_parts(self) -> np.ndarray:
+    def unneeded_parts(self) -> np.ndarray:
         """Where the parts lie that a read passed and that no incomplete or unacknowledged message needs."""
         entries = self.cursor.entries
         positions = entries.where([PART_CODE], 0, entries.end - 1)

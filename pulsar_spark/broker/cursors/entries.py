@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, EntryState
-from pulsar_spark.protocol.entries.entry_map import EntryMap
+from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE
+from pulsar_spark.protocol.entries.entry_map import EntryMap, states_in
 from pulsar_spark.protocol.entries.entry_ranges import ranges_of
 
 if TYPE_CHECKING:
@@ -71,16 +71,10 @@ class CursorEntries:
 
     def _count_unacked(self) -> None:
         self.unacked = Counter()
-        for count, state in self._counted_states(PENDING):
-            assert state.consumer_id is not None  # as always of pending entries
-            self.unacked[state.consumer_id] += count * state.weight
-
-    def _counted_states(self, status: str) -> Iterator[tuple[int, EntryState]]:
-        """The states with a status that entries of its map have, each with how many have it."""
-        counts = self.entries.counts
-        for code, state in self.entries.codes.known():
-            if state.status == status and code < len(counts) and counts[code]:
-                yield int(counts[code]), state
+        for _, state, count in states_in(self.entries):
+            if state.status == PENDING:
+                assert state.consumer_id is not None  # as always of pending entries
+                self.unacked[state.consumer_id] += count * state.weight
 
     @property
     def first_untouched(self) -> int:
@@ -96,11 +90,16 @@ class CursorEntries:
         self.entries, self.dues, self.unacked = EntryMap(self.mark_delete), None, Counter()
 
     def returns_at(self) -> Iterator[int]:
-        return (state.due_time for _, state in self._counted_states(PENDING) if state.due_time is not None)
+        """When pending entries that were given back with a delay come again."""
+        return (
+            state.due_time
+            for _, state, _ in states_in(self.entries)
+            if state.status == PENDING and state.due_time is not None
+        )
 
     def replays_at(self) -> Iterator[int]:
         """When entries may be delivered again, 0 for now."""
-        return (state.due_time or 0 for _, state in self._counted_states(REPLAY))
+        return (state.due_time or 0 for _, state, _ in states_in(self.entries) if state.status == REPLAY)
 
     def next_replay(self, wall: int) -> int | None:
         """When, after *wall*, something may be delivered again."""

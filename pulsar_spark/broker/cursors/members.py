@@ -9,13 +9,13 @@ from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.committing.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.delays.deliver_times import honours_delays
 from pulsar_spark.broker.delays.waiting import are_forgotten, free_forgotten, stop_waiting, wait_again
 from pulsar_spark.broker.gathering.candidates import takers_of
-from pulsar_spark.broker.gathering.unread_slices import honours_delays
 from pulsar_spark.broker.key_shared.key_shared import Newcomer, newcomer_of, refusal_of, release_hashes, take_in
 from pulsar_spark.broker.requests.drafts import CursorDraft, Removed, RoundDraft
-from pulsar_spark.broker.requests.request import Request
-from pulsar_spark.broker.requests.request_handler import RequestHandler, number_of
+from pulsar_spark.broker.requests.request import Request, number_of
+from pulsar_spark.broker.requests.request_handler import RequestHandler
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.errors import ConsumerBusy, TopicStopped
 from pulsar_spark.errors import named as error_named

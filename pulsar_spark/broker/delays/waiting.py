@@ -10,9 +10,8 @@ import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.delays.deliver_times import delayed_at
+from pulsar_spark.broker.delays.deliver_times import delayed_at, honours_delays
 from pulsar_spark.broker.delays.dues import Dues
-from pulsar_spark.broker.gathering.unread_slices import honours_delays
 from pulsar_spark.broker.requests.drafts import CursorDraft
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY
 from pulsar_spark.protocol.acknowledgement.positions import inside, ranges_of

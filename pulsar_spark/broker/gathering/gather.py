@@ -6,10 +6,10 @@ from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.gathering.candidates import nothing_found, takers_of, takes_part
-from pulsar_spark.broker.gathering.coded import Coded
-from pulsar_spark.broker.gathering.coded_work import CodedWork
-from pulsar_spark.broker.key_shared.coded_by_key import CodedByKey
-from pulsar_spark.broker.planning.work import Rows, Work
+from pulsar_spark.broker.gathering.cursor_inputs import CursorInputs
+from pulsar_spark.broker.gathering.planned_entries import PlannedEntries
+from pulsar_spark.broker.key_shared.inputs_by_key import InputsByKey
+from pulsar_spark.broker.planning.work import PlanInputs, Work
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
@@ -25,15 +25,15 @@ def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
         if not bundle.set_aside.has(cursor):
             with isolated(of_cursor(cursor)):
                 gathering.look_at(cursor)
-    return Work(gathering.rows.table(), gathering.cursors, gathering.coded, gathering.resting, gathering.fruitless)
+    return Work(gathering.inputs.table(), gathering.cursors, gathering.entries, gathering.resting, gathering.fruitless)
 
 
 class _Gathering:
     def __init__(self, bundle: Bundle, draft: RoundDraft):
         self.bundle, self.draft = bundle, draft
-        self.rows = Rows()
+        self.inputs = PlanInputs()
         self.cursors: list[CursorDraft] = []
-        self.coded: list[CodedWork] = []
+        self.entries: list[PlannedEntries] = []
         self.resting: list[tuple[Cursor, list[Consumer]]] = []
         self.fruitless: list[tuple[Cursor, tuple]] = []
 
@@ -46,16 +46,16 @@ class _Gathering:
 
     def _add(self, changes: CursorDraft, takers: list[Consumer]) -> None:
         cursor = changes.cursor
-        coded = (CodedByKey if cursor.is_key_shared else Coded)(self.bundle, self.draft, changes, takers)
-        work = coded.plan()
-        if isinstance(coded, CodedByKey) and (coded.found_nothing or cursor.is_blocked):
+        inputs = (InputsByKey if cursor.is_key_shared else CursorInputs)(self.bundle, self.draft, changes, takers)
+        entries = inputs.gather()
+        if isinstance(inputs, InputsByKey) and (inputs.found_nothing or cursor.is_blocked):
             self.fruitless.append((cursor, nothing_found(self.bundle, cursor, takers, self.draft.wall)))
-        number, elsewhere = len(self.cursors), _unacked_elsewhere(cursor.unacked, work.planned)
-        self._add_limits(number, changes, sum(consumer.permits for consumer in takers), elsewhere, coded.first_new)
-        self._add_turns(number, changes, takers, work.planned, elsewhere)
-        self.rows.extend("range", number, coded.rows.rows)
+        number, elsewhere = len(self.cursors), _unacked_elsewhere(cursor.unacked, entries.planned)
+        self._add_limits(number, changes, sum(consumer.permits for consumer in takers), elsewhere, inputs.first_new)
+        self._add_turns(number, changes, takers, entries.planned, elsewhere)
+        self.inputs.extend("range", number, inputs.ranges.rows)
         self.cursors.append(changes)
-        self.coded.append(work)
+        self.entries.append(entries)
 
     def _limit(self, cursor: Cursor, name: str) -> int:
         return self.bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0
@@ -64,7 +64,7 @@ class _Gathering:
         self, number: int, changes: CursorDraft, permits: int, elsewhere: Counter, read_position: int
     ) -> None:
         cursor = changes.cursor
-        self.rows.add(
+        self.inputs.add(
             "cursor",
             number,
             first=0,
@@ -102,7 +102,7 @@ class _Gathering:
         groups = [[taker] for taker in takers] if cursor.is_key_shared else [takers]
         served = [turn for group in groups for turn in turns(group, start=self.draft.number)]
         for place, (consumer, lap, peers) in enumerate([*served, *others]):
-            self.rows.add(
+            self.inputs.add(
                 "consumer",
                 number,
                 first=place,

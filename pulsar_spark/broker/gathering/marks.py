@@ -1,4 +1,4 @@
-"""What a round's requests say of the entries of one cursor: acknowledged, given back, and left of batches."""
+"""What a round's requests do to the entries of one cursor: acknowledge them, give them back, or acknowledge a part."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -11,6 +11,7 @@ from pulsar_spark.protocol.acknowledgement.ack_set import is_empty
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, inside, ranges_of
 from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, PART_CODE, UNREAD_CODE, EntryState
+from pulsar_spark.protocol.entries.entry_map import states_in
 
 NO_POSITIONS = np.empty(0, np.int64)
 
@@ -21,6 +22,13 @@ class Returned(NamedTuple):
     positions: np.ndarray
     dues: np.ndarray
     unseen: np.ndarray
+
+    def at(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which of the entries at *positions* are among them, when each of these comes again, and whether it was
+        unseen."""
+        at = np.searchsorted(self.positions, positions)
+        are_returned = np.append(self.positions, -1)[at] == positions
+        return are_returned, np.append(self.dues, 0)[at], np.append(self.unseen, False)[at]
 
     def where(self, chosen: np.ndarray) -> "Returned":
         return Returned(*(column[chosen] for column in self))
@@ -34,6 +42,7 @@ class Marks:
         self._now = now
 
     def look_again(self) -> None:
+        """Forget what followed from requests and map before a read, which may have changed both."""
         for name in ("acked", "known", "pending"):
             self.__dict__.pop(name, None)
 
@@ -59,8 +68,8 @@ class Marks:
         return found
 
     @cached_property
-    def answered(self) -> dict[int, list[tuple[int, int]]]:
-        """What ``delivered_acks`` mean in the map: codes of deliveries, with the stretches to acknowledge of each."""
+    def delivered_acks(self) -> dict[int, list[tuple[int, int]]]:
+        """The requests to acknowledge what a round delivered: stretches, by the code of that delivery."""
         found: dict[int, list[tuple[int, int]]] = {}
         for first, last, consumer_id, number in self._changes.delivered_acks:
             for code, state in self.pending.items():
@@ -69,34 +78,31 @@ class Marks:
         return {code: list(Positions(sorted(spans))) for code, spans in found.items()}
 
     def are_acked(self, positions: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Which of the entries at ascending *positions*, which have *codes*, are acknowledged, also by requests."""
+        """Which entries at ascending *positions* are acknowledged, before or by requests; *codes* are theirs."""
         if not len(positions):
             return np.zeros(0, bool)
         found = inside(positions, self.acked) | (positions <= self._entries.mark_delete)
-        for code, spans in self.answered.items():
+        for code, spans in self.delivered_acks.items():
             found |= (codes == code) & inside(positions, spans)
         return found
 
-    def are_settled(self, positions: np.ndarray) -> np.ndarray:
-        """Which entries at *positions* are acknowledged, or pending and not to come back in this round."""
+    def stay_away(self, positions: np.ndarray) -> np.ndarray:
+        """Which entries at *positions* no consumer can get in this round: acknowledged ones, and pending ones that do
+        not come back."""
         order = np.argsort(positions)
         at = positions[order]
         codes = self._entries.at(at)
         stays = [code for code in self.pending if code not in self.leaving]
         back = self.returned.positions[self.returned.dues <= self._now]
-        is_settled = self.are_acked(at, codes) | np.isin(codes, self._entries.codes.acknowledged)
+        are_acked = self.are_acked(at, codes) | np.isin(codes, self._entries.codes.acknowledged)
         found = np.empty(len(at), bool)
-        found[order] = is_settled | np.isin(codes, stays) & ~np.isin(at, back)
+        found[order] = are_acked | np.isin(codes, stays) & ~np.isin(at, back)
         return found
 
     @cached_property
     def known(self) -> dict[int, EntryState]:
-        """The codes that entries have, but for unread and acknowledged ones, and what they mean."""
-        counts = self._entries.counts
-        known = self._entries.codes.known()
-        return {
-            code: state for code, state in known if code > ACKNOWLEDGED_CODE and code < len(counts) and counts[code]
-        }
+        """The states that entries have, by code, but for unread and acknowledged ones."""
+        return {code: state for code, state, _ in states_in(self._entries) if code > ACKNOWLEDGED_CODE}
 
     @cached_property
     def pending(self) -> dict[int, EntryState]:
@@ -104,7 +110,7 @@ class Marks:
 
     @cached_property
     def returned(self) -> Returned:
-        """What consumers give back by name; the last request for an entry counts (4.16, 4.21)."""
+        """The entries that requests of their consumers give back; the last request for an entry counts (4.16, 4.21)."""
         returns, tails = self._changes.returns, list(self._tails())
         if not returns and not tails:
             return Returned(NO_POSITIONS, NO_POSITIONS, np.empty(0, bool))
@@ -129,7 +135,7 @@ class Marks:
         return Returned(positions, dues, unseen)
 
     def _tails(self) -> Iterable[tuple[np.ndarray, str]]:
-        """Entries that come back unseen, of what consumers were sent from a round on, and their consumers."""
+        """The entries that ``tails`` of the draft give back, and their consumers."""
         for consumer_id, number, first in self._changes.tails:
             for code, state in self.pending.items():
                 if state.consumer_id == consumer_id and (state.delivery_round or 0) >= number:
@@ -138,8 +144,8 @@ class Marks:
 
     @cached_property
     def leaving(self) -> list[int]:
-        """The codes all of whose entries come back: the consumer left or asks for all, their time has come, or, on
-        Exclusive and Failover, anything comes back (2.12)."""
+        """The codes of pending entries that come back as a whole: their consumer left, it asks for all of them, or
+        their time has come. On Exclusive and Failover all do if anything comes back (2.12)."""
         changes, now = self._changes, self._now
         gone = changes.left | changes.redelivered
         found = [
@@ -152,7 +158,7 @@ class Marks:
 
     @cached_property
     def left_of_batches(self) -> np.ndarray:
-        """Where entries lie that requests acknowledge in part, ascending."""
+        """The ascending positions of entries that requests acknowledge in part."""
         named = sorted(position for position, left in self._changes.ack_sets.items() if not is_empty(left))
         if not named:
             return NO_POSITIONS
@@ -160,7 +166,7 @@ class Marks:
         return positions[~self.are_acked(positions, self._entries.at(positions))]
 
     def unread(self, first: int, last: int) -> np.ndarray:
-        """Where in *first*..*last* entries lie that were never delivered and that no request names."""
+        """The positions in *first*..*last* of entries that were never delivered and that no request names."""
         positions = self._entries.where([UNREAD_CODE], first, last)
         if self.acked or len(self.left_of_batches):
             is_apart = inside(positions, self.acked) | np.isin(positions, self.left_of_batches)
@@ -168,6 +174,7 @@ class Marks:
         return positions
 
     def has_requests(self, first: int, last: int) -> bool:
+        """Does a request acknowledge an entry in *first*..*last*, or a part of one?"""
         if any(begin <= last and end >= first for begin, end in self.acked):
             return True
         apart = self.left_of_batches

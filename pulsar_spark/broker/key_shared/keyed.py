@@ -12,9 +12,9 @@ import numpy as np
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.delays.deliver_times import delayed_at
-from pulsar_spark.broker.gathering.coded_read import MAX_ROUND_ENTRIES, Read
-from pulsar_spark.broker.gathering.coded_work import Labels
 from pulsar_spark.broker.gathering.marks import NO_POSITIONS, Marks
+from pulsar_spark.broker.gathering.planned_entries import Labels
+from pulsar_spark.broker.gathering.read import MAX_ROUND_ENTRIES, Read
 from pulsar_spark.broker.key_shared.out import entries_out
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.protocol.keys.draining import DrainingHashes, NothingWaits, RecentlyJoined, Waits, look_ahead_limit

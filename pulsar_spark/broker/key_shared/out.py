@@ -1,5 +1,5 @@
-"""Which entries keep their hashes in a round: those that others than their owners have, and those that are to come
-back. Later entries of these hashes wait (protocol.keys.draining)."""
+"""Pending entries that keep later entries of their hashes waiting (protocol.keys.draining): those at a consumer that
+does not own their hash, and those given back with a delay."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ HashesAt = Callable[[np.ndarray], np.ndarray]
 def entries_out(
     changes: CursorDraft, marks: Marks, now: int, owners: Owners, hashes_at: HashesAt, times_of: HashesAt
 ) -> Out:
-    """Such entries after this round's acknowledgements and returns, at *now*; *times_of* says when entries come due."""
+    """These entries, after the acknowledgements and returns of the round at *now*; *times_of* returns deliver times."""
     cursor, returned, entries = changes.cursor, marks.returned, changes.cursor.entries
     pending = {code: state for code, state in marks.pending.items() if code not in marks.leaving}
     later = [code for code, state in pending.items() if state.due_time is not None]
@@ -32,9 +32,8 @@ def entries_out(
     for code, state in pending.items():
         dues[code], is_pending[code] = state.due_time or 0, True
         holders[code] = owners.number(state.consumer_id)
-    at = np.searchsorted(returned.positions, positions)
-    is_named = np.append(returned.positions, -1)[at] == positions
-    comes = np.where(is_named, np.append(returned.dues, 0)[at], dues[codes])
+    is_named, returns, _ = returned.at(positions)
+    comes = np.where(is_named, returns, dues[codes])
     stays = is_pending[codes] & ~marks.are_acked(positions, codes) & (~is_named | (comes > now))
     positions, holders, comes = positions[stays], holders[codes[stays]], comes[stays]
     hashes = hashes_at(positions)
@@ -44,8 +43,8 @@ def entries_out(
 
 
 def _elsewhere(cursor: Cursor, marks: Marks, owners: Owners, hashes_at: HashesAt) -> np.ndarray:
-    """Pending entries that others than their *owners* have. Only a change of owners makes some, so all are looked at
-    only then."""
+    """Pending entries at other consumers than their *owners*. Only a change of owners makes some, so all entries are
+    looked at only then."""
     entries, known = cursor.entries, cursor.elsewhere
     holders = np.full(len(entries.codes), NOBODY - 1)
     for code, state in marks.pending.items():

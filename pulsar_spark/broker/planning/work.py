@@ -9,13 +9,15 @@ import pyarrow.compute as pc
 
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.gathering.coded_work import CodedWork
+from pulsar_spark.broker.gathering.planned_entries import PlannedEntries
 from pulsar_spark.broker.requests.drafts import CursorDraft
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.transforms.round_inputs import KINDS, SCHEMA
 
 
-class Rows:
+class PlanInputs:
+    """Collects the input rows of a plan, of all cursors, by column."""
+
     def __init__(self):
         self._cursors: dict[str, list[int]] = {kind: [] for kind in KINDS}
         self._columns: dict[str, list[list]] = {kind: [[] for _ in names] for kind, names in KINDS.items()}
@@ -52,7 +54,7 @@ class Rows:
 
 class Work(NamedTuple):
     """What to plan: rows of transforms.round_inputs, and for each cursor, by its number in them, what the round does to
-    it, and which entries the rows stand for (``coded``).
+    it, and which entries the rows stand for (``entries``).
 
     ``resting`` are cursors without work, with consumers that could take entries. ``fruitless`` are Key_Shared cursors
     in which nothing was found.
@@ -60,7 +62,7 @@ class Work(NamedTuple):
 
     rows: pa.Table
     cursors: list[CursorDraft]
-    coded: list[CodedWork]
+    entries: list[PlannedEntries]
     resting: Sequence[tuple[Cursor, Collection[Consumer]]] = ()
     fruitless: Sequence[tuple[Cursor, tuple]] = ()
 
@@ -74,7 +76,7 @@ class Work(NamedTuple):
         return Work(
             self.rows.set_column(0, SCHEMA.field("cursor"), places).filter(is_in),
             [self.cursors[number] for number in numbers],
-            [self.coded[number] for number in numbers],
+            [self.entries[number] for number in numbers],
         )
 
 
@@ -90,7 +92,7 @@ class ConsumerOutcome(NamedTuple):
 
 class Outcome(NamedTuple):
     """A cursor's planned ranges, is it blocked, messages delivered and redelivered, consumers. Ranges are of places, in
-    order (see gathering.coded_work)."""
+    order (see gathering.planned_entries)."""
 
     ranges: list[Range]
     is_blocked: bool

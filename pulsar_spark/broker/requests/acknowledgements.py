@@ -7,10 +7,9 @@ import numpy as np
 
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.waiting import reschedule, waiting
-from pulsar_spark.broker.requests.admission import MOST_DELAY_MS
 from pulsar_spark.broker.requests.drafts import CursorDraft, Return
-from pulsar_spark.broker.requests.request import Request
-from pulsar_spark.broker.requests.request_handler import RequestHandler, number_of
+from pulsar_spark.broker.requests.request import MOST_DELAY_MS, Request, number_of
+from pulsar_spark.broker.requests.request_handler import RequestHandler
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND, IS_UNSEEN, SINCE_ROUND, UNSEEN

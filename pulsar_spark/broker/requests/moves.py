@@ -9,8 +9,8 @@ from heapq import merge
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.chunks.chunk_walk import release_until
 from pulsar_spark.broker.committing.facts import reset_reply_row
-from pulsar_spark.broker.requests.request import Request
-from pulsar_spark.broker.requests.request_handler import RequestHandler, number_of
+from pulsar_spark.broker.requests.request import Request, number_of
+from pulsar_spark.broker.requests.request_handler import RequestHandler
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.protocol.acknowledgement.cursor import seek_position, skip_unacked
 from pulsar_spark.protocol.delays.instants import from_micros

@@ -10,7 +10,6 @@ from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.errors import ConsumerNotFound, InvalidMessage, NotAllowedError, TopicNotFound, shown
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.cursor import initial_read_position
-from pulsar_spark.protocol.request_properties import MOST, number_in
 from pulsar_spark.protocol.suggestions import no_subscription
 from pulsar_spark.protocol.topics.topic_name import check_subscription
 from pulsar_spark.storage.compaction.compacted import CompactedView
@@ -126,8 +125,3 @@ class RequestHandler:
             self.draft.of(cursor).rewrite()
         self.draft.of(cursor).is_changed = True
         return cursor
-
-
-def number_of(request: Request, name: str, default: int | None = None, *, least: int = -MOST, most: int = MOST) -> int:
-    """A property of *request* that is a number (request_properties.number_in)."""
-    return number_in(request.properties, name, default, of=request.kind, least=least, most=most)

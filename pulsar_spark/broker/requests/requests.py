@@ -8,15 +8,14 @@ from operator import attrgetter
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.members import Members
 from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.delays.deliver_times import honours_delays
 from pulsar_spark.broker.delays.waiting import stop_waiting, wait_again
-from pulsar_spark.broker.gathering.unread_slices import honours_delays
 from pulsar_spark.broker.letters.letter_requests import LetterRequests
 from pulsar_spark.broker.letters.waiting_letter_requests import WaitingLetterRequests
 from pulsar_spark.broker.requests.acknowledgements import NOTED
-from pulsar_spark.broker.requests.admission import admitted
 from pulsar_spark.broker.requests.drafts import RoundDraft
 from pulsar_spark.broker.requests.moves import Moves
-from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.broker.requests.request import Request, validated
 from pulsar_spark.broker.requests.request_handler import RequestHandler
 from pulsar_spark.broker.requests.set_aside import SetAsideRequests
 from pulsar_spark.broker.round.isolation import isolated, of_request
@@ -115,7 +114,7 @@ class Intake(RequestHandler):
             others: Iterable[Request] = rest
             is_taken = self.take(first)
             if is_taken and kind in NOTED and len(rest) >= MANY and not self._broken:
-                others = self.acknowledgements.note(admitted(first, now=self.draft.wall), rest)
+                others = self.acknowledgements.note(validated(first, now=self.draft.wall), rest)
             for request in others:
                 self.take(request)
 
@@ -144,7 +143,7 @@ class Intake(RequestHandler):
                 raise InvalidConfiguration(
                     f"request kind {shown(request.kind)} is unknown: use a client of this release"
                 )
-            request = admitted(request, now=self.draft.wall)
+            request = validated(request, now=self.draft.wall)
             self.members.renew_lease(request.client_id)
             self.bundle.cursors.wake([self.key_of(request)])
             text = self._handlers[request.kind](request)

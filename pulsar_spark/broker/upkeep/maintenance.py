@@ -12,8 +12,8 @@ from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.chunks.chunk_walk import acknowledge, release_until
 from pulsar_spark.broker.cursors.members import Members
 from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.delays.deliver_times import delayed_ranges, honours_delays
 from pulsar_spark.broker.delays.waiting import WINDOW, pass_unread
-from pulsar_spark.broker.gathering.unread_slices import due_stretches, honours_delays
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_topic
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY
@@ -156,12 +156,12 @@ def _waiting(cursor: Cursor, last: int) -> Iterator[Delayed]:
 def _by_deliver_time(state: TopicState, cursor: Cursor, last: int, elsewhere: Positions) -> Iterator[Delayed]:
     for first in range(cursor.mark_delete + 1, last + 1, WINDOW):
         until = min(first + WINDOW - 1, last)
-        found = due_stretches(state, cursor, first, until) if any(elsewhere.gaps(first, until)) else None
-        if found is not None and found.num_rows:
+        found = delayed_ranges(state, cursor, first, until) if any(elsewhere.gaps(first, until)) else []
+        if found:
             parts = state.chunks(cursor.key.partition).parts(first, until)
             others = Positions(sorted([*parts, *elsewhere]))
-            for stretch in zip(*found.select(Delayed._fields).to_pydict().values()):
-                yield from (Delayed(*gap, stretch[2]) for gap in others.gaps(*stretch[:2]))
+            for timed in found:
+                yield from (Delayed(*gap, timed.due_time or 0) for gap in others.gaps(timed.first, timed.last))
 
 
 def _check_quota(

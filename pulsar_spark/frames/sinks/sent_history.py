@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round, version_of_round
-from pulsar_spark.storage.cursor_ledger.due_rows import by_position
+from pulsar_spark.storage.cursor_ledger.range_rows import by_position
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import read_rows
 from pulsar_spark.storage.layout import Layout

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.protocol.entries.code_pages import SIGN_OF, SIGNS, CodePages
-from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, FIXED, UNREAD_CODE, EntryCodes
+from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, FIXED, UNREAD_CODE, EntryCodes, EntryState
 from pulsar_spark.protocol.entries.entry_pages import PAGE, PAGE_BITS, unpack
 
 
@@ -327,6 +327,13 @@ def codes_at(entries: EntryMap, positions: np.ndarray) -> np.ndarray:
     found = np.empty(len(positions), np.int32)
     found[order] = entries.at(positions[order])
     return found
+
+
+def states_in(entries: EntryMap) -> Iterator[tuple[int, EntryState, int]]:
+    """The states that entries above mark-delete have: code, state, and the number of entries (see ``counts``)."""
+    for code, state in entries.codes.known():
+        if code < len(entries.counts) and entries.counts[code]:
+            yield code, state, int(entries.counts[code])
 
 
 def _have(codes: np.ndarray, wanted: Sequence[int]) -> np.ndarray:

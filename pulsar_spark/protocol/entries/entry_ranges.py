@@ -10,7 +10,7 @@ from pulsar_spark.protocol.acknowledgement.packed_ranges import PackedRanges, jo
 from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of as spans_of
 from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, FIXED, UNREAD_CODE, EntryCodes, EntryState
-from pulsar_spark.protocol.entries.entry_map import UNCHANGED, Change, EntryMap
+from pulsar_spark.protocol.entries.entry_map import UNCHANGED, Change, EntryMap, states_in
 
 _SHORT = 64
 """Entries of a range up to which its positions are named one by one, together with those of others."""
@@ -98,9 +98,9 @@ def join_acknowledged(entries: EntryMap) -> None:
 def _acknowledge_delivery(entries: EntryMap, answered: Range) -> None:
     """Let the entries of such a range be acknowledged."""
     entries.take_changes()
-    for code, state in list(entries.codes.known()):
+    for code, state, count in list(states_in(entries)):
         if (state.status, *state[1:3]) == (PENDING, *answered[3:5]):
-            if code < len(entries.counts) and entries.count([code], *answered[:2]) == entries.counts[code]:
+            if entries.count([code], *answered[:2]) == count:
                 entries.codes.recode(code, FIXED[ACKNOWLEDGED_CODE])
             else:
                 entries.replace([code], *answered[:2], ACKNOWLEDGED_CODE)
@@ -244,9 +244,9 @@ def states_of(entries: EntryMap) -> Iterator[Range]:
     >>> [(state.status, state.entries) for state in states_of(entries)]
     [('acknowledged', 1)]
     """
-    for code, state in entries.codes.known():
-        if code != UNREAD_CODE and code < len(entries.counts) and entries.counts[code]:
-            yield Range(0, 0, *state, entries=int(entries.counts[code]))
+    for code, state, count in states_in(entries):
+        if code != UNREAD_CODE:
+            yield Range(0, 0, *state, entries=count)
 
 
 def pass_to(entries: EntryMap, mark_delete: int) -> None:

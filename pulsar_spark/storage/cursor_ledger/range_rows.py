@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,10 @@ import pyarrow.compute as pc
 
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.acknowledgement.packed_ranges import TAIL, PackedRanges, used_numbers
+from pulsar_spark.protocol.acknowledgement.positions import stretches_of
 from pulsar_spark.protocol.entries.entry_ranges import Listed
+
+AnyRows = TypeVar("AnyRows", pa.Table, pa.RecordBatch)
 
 LARGE = 16
 """Ranges a place, on average, from which packing them is quicker than objects."""
@@ -81,3 +85,31 @@ def _numbered(column: pa.ChunkedArray) -> tuple[np.ndarray, list]:
     parts = column.dictionary_encode("encode").chunks
     numbers = np.concatenate([part.indices.to_numpy() for part in parts])
     return numbers.astype(np.int64), parts[-1].dictionary.to_pylist()
+
+
+def by_position(rows: AnyRows) -> AnyRows:
+    """*rows* of ranges, of which each that names ``positions`` becomes a row per stretch of these, without
+    ``entries``."""
+    lists = lists_of(rows.column("positions"))
+    if all(positions is None for positions in lists):
+        return rows
+    ends = zip(*(rows.column(name).to_pylist() for name in ("first", "last")))
+    stretches = [
+        np.array([[first], [last]]) if positions is None else stretches_of(np.sort(positions))
+        for (first, last), positions in zip(ends, lists, strict=True)
+    ]
+    counts = [each.shape[1] for each in stretches]
+    firsts, lasts = np.concatenate(stretches, axis=1)
+    places, is_cut = (np.repeat(each, counts) for each in (np.arange(len(lists)), [each is not None for each in lists]))
+    without = _with(rows, "positions", pa.nulls(len(lists), rows.schema.field("positions").type))
+    cut = without.take(pa.array(places))
+    for name, values in {"first": firsts, "last": lasts}.items():
+        cut = _with(cut, name, pa.array(values, pa.int64()))
+    if "entries" not in cut.schema.names:
+        return cut
+    return _with(cut, "entries", pc.if_else(pa.array(is_cut), pa.scalar(None, pa.int64()), cut.column("entries")))
+
+
+def _with(rows: AnyRows, name: str, values: pa.Array) -> AnyRows:
+    at = rows.schema.get_field_index(name)
+    return rows.set_column(at, rows.schema.field(at), values)

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
-from pulsar_spark.storage.cursor_ledger.due_rows import by_position
+from pulsar_spark.storage.cursor_ledger.range_rows import by_position
 from pulsar_spark.storage.delta.data_files import read_file
 from pulsar_spark.storage.entries.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.storage.store.store import AnyPath

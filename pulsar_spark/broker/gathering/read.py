@@ -1,5 +1,5 @@
-"""Read the entries of a cursor that were never delivered, from the read position on. A read passes over entries that
-wait for their deliver time, and over parts of chunked messages."""
+"""Read entries of a cursor that were never delivered, from its read position on. A read passes over entries that wait
+for their deliver time, and over parts of chunked messages."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -8,10 +8,10 @@ import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.chunks.chunk_walk import ChunkWalk
+from pulsar_spark.broker.delays.deliver_times import honours_delays, unread_ranges
 from pulsar_spark.broker.delays.waiting import to_wait
-from pulsar_spark.broker.gathering.coded_work import Listed, Stretch
 from pulsar_spark.broker.gathering.marks import Marks
-from pulsar_spark.broker.gathering.unread_slices import delayed_unread, honours_delays
+from pulsar_spark.broker.gathering.planned_entries import Listed, SpanOfCode, unread_span
 from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
 from pulsar_spark.protocol.entries.entry_codes import PART_CODE, UNREAD_CODE, WAITING_CODE
 
@@ -28,24 +28,23 @@ MOST_LOOKED_AT = 1 << 21
 class New(NamedTuple):
     """Entries never delivered, of one batch size and deliver time."""
 
-    part: Stretch | Listed
+    part: SpanOfCode | Listed
     batch_size: int
     due_time: int | None
 
 
 class Read:
-    """The read of one cursor in one round, without the entries that *requests* name. ``passed`` are positions that it
-    passes over, with the code that they get."""
+    """The read of one cursor in one round, without entries that requests name, by *marks*. ``passed``: positions of
+    entries that it passes over, with the code that they get."""
 
-    def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, requests: Marks):
+    def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, marks: Marks):
         self._bundle, self._draft, self._cursor, self._entries = bundle, draft, changes.cursor, changes.cursor.entries
-        self._requests, self._chunked = requests, changes.cursor.chunked
-        self._walk = None if self._chunked is None else ChunkWalk(bundle, changes, self._chunked, requests.are_settled)
+        self._marks, self._chunked = marks, changes.cursor.chunked
+        self._walk = None if self._chunked is None else ChunkWalk(bundle, changes, self._chunked, marks.stay_away)
         self.passed: list[tuple[np.ndarray, int]] = []
 
     def new(self, permits: int) -> list[New]:
-        """What may be delivered the first time, by position, as permits allow: parts of one batch size and deliver
-        time."""
+        """The entries that may be delivered the first time, by position, up to the *permits*."""
         cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
         cursor.advance_read_position()
         if topic is None or permits <= 0:
@@ -85,9 +84,9 @@ class Read:
         return max(last_delayed, ledgers.last_chunk_position if self._chunked else -1)
 
     def _look(self, first: int, last: int, most: int) -> tuple[int, np.ndarray]:
-        """Pass over entries among *first*..*last*, up to the last of the first *most* others; its position, and the
-        others."""
-        positions = self._requests.unread(first, last)
+        """Read *first*..*last*, or up to the entry that is the *most*-th not passed over; returns where it ended, and
+        the positions not passed over."""
+        positions = self._marks.unread(first, last)
         codes, is_offered = self._codes(positions), self._are_offered(positions, last)
         is_offered &= codes == UNREAD_CODE
         others = np.flatnonzero(is_offered)
@@ -101,7 +100,7 @@ class Read:
         return last, positions[others]
 
     def pass_over(self, positions: np.ndarray, last: int) -> np.ndarray:
-        """Pass over those unread entries at ascending *positions* that are not offered; returns the others."""
+        """Pass over unread entries at ascending *positions* that are not offered; returns those that are."""
         if not len(positions) or positions[0] > self._last_passed():
             return positions
         codes = self._codes(positions)
@@ -109,6 +108,7 @@ class Read:
         return positions[(codes == UNREAD_CODE) & self._are_offered(positions, last)]
 
     def cut(self, last: int) -> None:
+        """Let the read end at *last*."""
         self.passed = [(positions[positions <= last], code) for positions, code in self.passed]
         if self._walk is not None:
             topic = self._bundle.topics[self._cursor.topic]
@@ -120,7 +120,7 @@ class Read:
                 self.passed.append((positions[codes == code], code))
 
     def _codes(self, positions: np.ndarray) -> np.ndarray:
-        """The codes that unread entries at ascending *positions* have once a read has met them."""
+        """The codes of unread entries at ascending *positions* after a read met them."""
         codes = np.full(len(positions), UNREAD_CODE)
         if self._chunked is not None:
             codes[self._chunked.groups.are_parts(positions)] = PART_CODE
@@ -137,13 +137,12 @@ class Read:
 
     def _parts(self, first: int, last: int, positions: np.ndarray | None) -> Iterable[New]:
         """The entries at *positions*, or all unread ones, among *first*..*last*."""
-        known = delayed_unread(self._bundle, self._cursor, first, last, self._draft.wall)
-        runs = zip(*(known[name].to_pylist() for name in known.column_names))
+        ranges = unread_ranges(self._bundle, self._cursor, first, last, self._draft.wall)
         if positions is None and self._is_whole(first, last):
-            return [New(Stretch(last + 1 - first, first, last, UNREAD_CODE), *says) for first, last, *says in runs]
-        positions = self._requests.unread(first, last) if positions is None else positions
+            return [New(unread_span(begin, end), size, due) for begin, end, size, due in ranges]
+        positions = self._marks.unread(first, last) if positions is None else positions
         found = []
-        for since, until, size, due in runs:
+        for since, until, size, due in ranges:
             begin, end = np.searchsorted(positions, (since, until + 1)).tolist()
             if begin < end:
                 found.append(New(Listed(positions[begin:end]), size, due))
@@ -151,5 +150,5 @@ class Read:
 
     def _is_whole(self, first: int, last: int) -> bool:
         """Are all entries *first*..*last* unread, and named by no request?"""
-        is_named = self._requests.has_requests(first, last)
+        is_named = self._marks.has_requests(first, last)
         return not is_named and self._entries.count([UNREAD_CODE], first, last) == last + 1 - first

@@ -1,7 +1,7 @@
-"""Which entries the planned rows of a cursor stand for, and how the result is put into its map.
+"""Which entries the planned ranges of a cursor stand for, and how the plan's result gets into the cursor's map.
 
-The plan counts *places*: entries in the order in which they would be dealt. So entries that agree are one row, wherever
-they lie.
+The plan knows no positions. It counts *places*: the entries of a cursor, numbered from 0 in the order in which they
+would be dealt. So entries that agree are one range, wherever they lie.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,6 +13,7 @@ import numpy as np
 
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE
 from pulsar_spark.protocol.entries.entry_map import UNCHANGED, EntryMap
 from pulsar_spark.protocol.entries.entry_ranges import (
     StateRows,
@@ -27,8 +28,8 @@ _WINDOW = 1 << 20
 """Entries that are counted at a time."""
 
 
-class Stretch(NamedTuple):
-    """The entries *first*..*last* that have a *code*: so many places, by position."""
+class SpanOfCode(NamedTuple):
+    """Those of the entries *first*..*last* that have a *code*, by position; ``places`` is their number."""
 
     places: int
     first: int
@@ -41,19 +42,24 @@ class Stretch(NamedTuple):
         return [(self.first, self.last)]
 
     def positions(self, entries: EntryMap, begin: int, end: int) -> list[tuple[int, int]] | np.ndarray:
-        """Where the entries at its places *begin* to *end* - 1 lie: a span, or positions."""
+        """Where the entries at its places *begin* to *end* - 1 lie: one span (first, last), or positions."""
         if self.places == self.last + 1 - self.first:
             return [(self.first + begin, self.first + end - 1)]
         return entries.where([self.code], self.first, self.last)[begin:end]
 
     def is_all(self, entries: EntryMap) -> bool:
-        """Are these all entries that have the code, pending, and do others lie between them?"""
+        """Are these all pending entries with the code, and do others lie between them?"""
         is_pending = entries.codes.state(self.code).status == PENDING
         return is_pending and self.places == entries.counts[self.code] < self.last + 1 - self.first
 
 
+def unread_span(first: int, last: int) -> SpanOfCode:
+    """The entries *first*..*last*, all of them unread."""
+    return SpanOfCode(last + 1 - first, first, last, UNREAD_CODE)
+
+
 class Listed(NamedTuple):
-    """Entries at *at*, a place each; those never delivered ascend."""
+    """Entries at the positions *at*, one at each place. Positions of entries never delivered ascend."""
 
     at: np.ndarray
 
@@ -70,7 +76,7 @@ class Listed(NamedTuple):
 
 
 class Labels:
-    """The numbers of the owners of entries from *first* on; negative for no owner."""
+    """The owners of the entries from position *first* on, by number; negative for no owner."""
 
     def __init__(self, first: int, owners: np.ndarray):
         self.first, self.last, self._owners = first, first + len(owners) - 1, owners
@@ -89,14 +95,14 @@ class Labels:
         return np.flatnonzero(self._owners >= 0) + self.first
 
     def codes(self, of_owners: dict[int, int]) -> np.ndarray:
-        """The codes of all entries, by what those of each owner get."""
-        codes = np.full(len(self.counts) + 1, UNCHANGED, np.int32)  # the last is for those that are not meant
+        """The new code of each entry: the code in *of_owners* for its owner, UNCHANGED for others."""
+        codes = np.full(len(self.counts) + 1, UNCHANGED, np.int32)  # the last is for entries without an owner
         codes[[*of_owners]] = [*of_owners.values()]
         return codes[self._owners]
 
 
 class Labelled(NamedTuple):
-    """The entries of an *owner* by *labels*, a place each, by position."""
+    """The entries of one *owner* in *labels*, by position; ``places`` is their number."""
 
     places: int
     labels: Labels
@@ -106,38 +112,41 @@ class Labelled(NamedTuple):
         return self.labels.positions(self.owner)[begin:end]
 
 
-class CodedWork:
-    """What is planned for one cursor: *planned* are ranges of places of known entries, *parts* where the entries of all
-    places lie. A read *passed* over positions, which get a code. *settle* is called once the map has the result; it
-    changes parts of chunked messages that follow from it."""
+Part = SpanOfCode | Listed | Labelled
+"""Consecutive places."""
+
+
+class PlannedEntries:
+    """The entries of one cursor in a plan. *planned* are the ranges, by place, of pending entries and replays; *parts*
+    say where the entries of all places lie. The entries that a read *passed* over get a code. *acknowledge_parts* is
+    called once the result is in the map: parts of chunked messages follow their messages."""
 
     def __init__(
         self,
         entries: EntryMap,
         planned: list[Range],
-        parts: list[Stretch | Listed | Labelled],
+        parts: list[Part],
         passed: Sequence[tuple[np.ndarray, int]] = (),
-        settle: Callable[[], None] | None = None,
+        acknowledge_parts: Callable[[], None] | None = None,
     ):
         self.planned, self._entries, self._parts, self._passed = planned, entries, parts, passed
-        self._settle = settle
+        self._acknowledge_parts = acknowledge_parts
         self._firsts = np.cumsum([0, *(part.places for part in parts)])
 
-    def acknowledged(self, ranges: Iterable[Range]) -> int:
-        """How many entries are acknowledged: none of them was before."""
+    def count_acknowledged(self, ranges: Iterable[Range]) -> int:
+        """How many entries the plan's *ranges* acknowledge; none was acknowledged before."""
         return sum(range_.size for range_ in ranges if range_.status == ACKNOWLEDGED)
 
     def dead(self, ranges: Iterable[Range]) -> Iterator[Range]:
-        """Those of *ranges*, which are of places, whose entries died, by position."""
+        """The dead ones of the plan's *ranges*, with positions instead of places."""
         for range_ in ranges:
             for part, begin, end in self._cut(range_) if range_.status == DEAD else ():
                 found = self._parts[part].positions(self._entries, begin, end)
                 for first, last in found if isinstance(found, list) else ranges_of(found):
                     yield range_._replace(first=first, last=last)
 
-    def store(self, ranges: Iterable[Range]) -> StateRows:
-        """Put what the plan says of places into the map, whose ``take_changes`` moves mark-delete; what changed above
-        it."""
+    def put(self, ranges: Iterable[Range]) -> StateRows:
+        """Put the plan's *ranges* into the map, which moves mark-delete; returns what changed above it."""
         entries, codes = self._entries, self._entries.codes
         puts = _Puts(entries)
         for range_ in ranges:
@@ -147,14 +156,14 @@ class CodedWork:
         for positions, code in self._passed:
             entries.set_at(positions, code)
         puts.put()
-        if self._settle is not None:
-            self._settle()
+        if self._acknowledge_parts is not None:
+            self._acknowledge_parts()
         changed = state_rows(entries.take_changes(), codes, entries.mark_delete, puts.dealt)
         codes.free(entries.counts)
-        return changed._replace(ranges=[*changed.ranges, *puts.answered])
+        return changed._replace(ranges=[*changed.ranges, *puts.acknowledged_deliveries])
 
     def _cut(self, range_: Range) -> Iterator[tuple[int, int, int]]:
-        """The parts that the places of a range lie in, each with the places in it."""
+        """The parts in which the places of a range lie: each part's number, and the places within it (begin, end)."""
         first = int(np.searchsorted(self._firsts, range_.first, "right")) - 1
         at = range_.first
         while at <= range_.last:
@@ -165,27 +174,31 @@ class CodedWork:
 
 
 class _Puts:
-    """What a round puts into a map. *answered* are acknowledgements of all entries that a delivery still has, which are
-    a row each; *dealt* are entries dealt in another order than that of positions, by code."""
+    """Collects what a round puts into a map, and puts it there at once.
+
+    * ``acknowledged_deliveries``: a range for each delivery of which all pending entries are acknowledged.
+    * ``dealt``: by code, positions of entries that were dealt in another order.
+    """
 
     def __init__(self, entries: EntryMap):
         self._entries = entries
-        self.answered: list[Range] = []
+        self.acknowledged_deliveries: list[Range] = []
         self.dealt: list[tuple[int, np.ndarray]] = []
         self._spans: list[tuple[int, int, int]] = []
         self._scattered: list[tuple[np.ndarray, np.ndarray | int]] = []
         self._listed: dict[int, tuple[Listed, np.ndarray]] = {}
         self._labelled: dict[Labels, dict[int, int]] = {}
 
-    def add(self, number: int, part: Stretch | Listed | Labelled, begin: int, end: int, status: str, code: int) -> None:
+    def add(self, number: int, part: Part, begin: int, end: int, status: str, code: int) -> None:
+        """Let the entries at the places *begin* to *end* - 1 of a part have a *code*, which means a *status*."""
         is_whole, entries = end - begin == part.places, self._entries
         if isinstance(part, Listed):
             _, codes = self._listed.setdefault(number, (part, np.full(part.places, UNCHANGED, np.int32)))
             codes[begin:end] = code
         elif isinstance(part, Labelled) and is_whole:
             self._labelled.setdefault(part.labels, {})[part.owner] = code
-        elif isinstance(part, Stretch) and is_whole and status == ACKNOWLEDGED and part.is_all(entries):
-            self.answered.append(acknowledge_all(entries.codes, part.code, part.first, part.last))
+        elif isinstance(part, SpanOfCode) and is_whole and status == ACKNOWLEDGED and part.is_all(entries):
+            self.acknowledged_deliveries.append(acknowledge_all(entries.codes, part.code, part.first, part.last))
         else:
             found = part.positions(entries, begin, end)
             if isinstance(found, list):

@@ -6,7 +6,7 @@ from deltalake import DeltaTable
 
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.gathering.unread_slices import UNREAD, delayed_unread, due_stretches
+from pulsar_spark.broker.delays.deliver_times import delayed_ranges, unread_ranges
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
@@ -23,9 +23,7 @@ ON = On(TOPIC)
 def unread(engine: SparkEngine, subscription: str, first: int, last: int) -> list[tuple]:
     bundle = engine.rounds.bundle
     (cursor,) = [each for key, each in bundle.cursors.items() if key.subscription == subscription]
-    found = delayed_unread(bundle, cursor, first, last, 0)
-    assert found.schema == UNREAD
-    return list(zip(*(column.to_pylist() for column in found.columns)))
+    return unread_ranges(bundle, cursor, first, last, 0)
 
 
 def test_neighbours_that_agree_are_one_across_publishes(engine):
@@ -59,5 +57,5 @@ def test_the_first_message_of_a_batch_decides_and_what_is_deleted_waits_all_the_
     state = TopicState(topic, TableLog(topic.path), None)
     state.ledgers(-1).add(run)
     DeltaTable(str(topic.path)).delete("entry_id = 5")
-    found = due_stretches(state, Cursor(CursorKey(topic.topic_id, -1, "s"), TOPIC, -1, 0, "Shared"), 1, 6)
-    assert [(*row.values(),) for row in found.to_pylist()] == [(1, 2, 3, 5_000), (3, 3, 3, 7_000), (4, 5, 3, 8_000)]
+    found = delayed_ranges(state, Cursor(CursorKey(topic.topic_id, -1, "s"), TOPIC, -1, 0, "Shared"), 1, 6)
+    assert found == [(1, 2, 3, 5_000), (3, 3, 3, 7_000), (4, 5, 3, 8_000)]
