@@ -13,7 +13,6 @@ from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.table_specs import REQUESTS, VALID_UNTIL
 from tests.support.plain_planner import PlainPlanner
-from tests.support.waiting import eventually
 
 BATCH_THREAD = "plain batches"
 
@@ -96,7 +95,9 @@ class PlainBroker(runner.Broker):
     def asked(self, *kinds: str) -> list[Request]:
         """The requests of these kinds that are committed now, when rounds have taken them in."""
         latest = self.requests_version()
-        eventually(lambda: self.rounds.bundle.requests_version >= latest)
+        while self.rounds.bundle.requests_version < latest and not self._stopping.is_set():
+            if not self._batches._run_if_due():
+                self._stopping.wait(0.001)
         taken_in = (request for request in self.requests() if request.requests_version <= latest)
         return [request for request in taken_in if request.kind in kinds]
 

@@ -13,7 +13,7 @@ from pulsar_spark.broker.planning.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
 from pulsar_spark.transforms.round_inputs import STATE
-from tests.support.model_widths import READ_BATCH, SMALLEST_SHARE
+from pulsar_spark.transforms.turns import READ_BATCH, SMALLEST_SHARE
 
 UNREAD = "unread"
 
