@@ -38,6 +38,7 @@ LAYERS = (
     "frames",
     "__init__",
     "admin",
+    "testing",
     "demo",
     "cli",
 )

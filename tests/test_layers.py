@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "tableview": {"client"},
     "__init__": GROUND | {"payloads", "client", "exceptions", "functions", "schema", "tableview"},
     "admin": BROKER | {"payloads", "schema", "link", "client", "views", "admin"},
+    "testing": BROKER | {"link", "client", "admin", "testing"},
     "cli": BROKER | {"payloads", "link", "client", "frames", "views", "admin", "cli", "demo", "__init__"},
     "demo": BROKER | {"link", "client", "frames", "views", "admin", "demo", "__init__"},
     "__main__": {"cli"},

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli.main import app
 from pulsar_spark.storage.topics.topics import create_topic
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.arriving import arrive
-from tests.support.plain_broker import PlainBroker
 
 
 @pytest.fixture

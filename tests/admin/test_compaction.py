@@ -15,8 +15,8 @@ from pulsar_spark.errors import InvalidConfiguration, TopicNotFound
 from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.compaction.compaction_status import compacting
 from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.commands import say
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 JOB = Path(__file__).parents[2] / "jobs" / "compact.py"

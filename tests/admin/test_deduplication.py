@@ -5,8 +5,8 @@ import pytest
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.policies.policies import DEDUPLICATION, deduplication_since
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.commands import say
-from tests.support.plain_broker import PlainBroker
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine
 

@@ -7,8 +7,8 @@ import pytest
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound
+from pulsar_spark.testing.plain_broker import PlainBroker, said
 from tests.support.commands import say
-from tests.support.plain_broker import PlainBroker, said
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine
 

@@ -22,13 +22,13 @@ from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.entries import key_hashes
 from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views import draining
 from pulsar_spark.views.stats import Observation
 from pulsar_spark.views.stats_table import STATS, stats_rows
 from tests.admin.broker_double import BrokerDouble, number
 from tests.conftest import START
 from tests.support.commands import say
-from tests.support.plain_broker import PlainBroker
 
 TOPIC = "persistent://public/default/flights"
 A, B = "id of a", "id of b"

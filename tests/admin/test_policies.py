@@ -7,8 +7,8 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
 from pulsar_spark.protocol.policies.policies import BACKLOG_EXCEEDED, POLICIES
+from pulsar_spark.testing.plain_broker import PlainBroker, said
 from tests.admin.broker_double import BrokerDouble
-from tests.support.plain_broker import PlainBroker, said
 
 TOPIC = "persistent://public/default/orders"
 

@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName, NotAllowedError, SubscriptionNotFound, Timeout
-from tests.support.plain_broker import PlainBroker, said
+from pulsar_spark.testing.plain_broker import PlainBroker, said
 
 TOPIC = "persistent://public/default/orders"
 

@@ -16,8 +16,8 @@ from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, Subscripti
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.keys.sticky_key import sticky_key_hash
 from pulsar_spark.protocol.topics.message_id import parse_message_id
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.commands import say
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually, nothing_comes, receive_values
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)

@@ -13,7 +13,7 @@ from pulsar_spark.storage.delta import checkpoints, definitions
 from pulsar_spark.storage.upkeep import housekeeping as storage_housekeeping
 from pulsar_spark.storage.upkeep import kept_tables, shortening
 from pulsar_spark.storage.upkeep.retention import FILES_PROPERTY
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 
 TOLD_SECONDS = 60
 

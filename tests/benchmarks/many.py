@@ -19,12 +19,12 @@ from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import BUNDLES, Layout
 from pulsar_spark.storage.topics.topics import prepare_root
 from pulsar_spark.table_specs import CURSOR_LEDGER
+from pulsar_spark.testing.plain_planner import PlainPlanner
 from tests.benchmarks.bench import Bench, files_under, in_turns, seconds
 from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure
 from tests.benchmarks.growth import Built
 from tests.benchmarks.past import FILES_BESIDE, MOST_FILES, begin_at
 from tests.benchmarks.round_rig import RoundRig
-from tests.support.plain_planner import PlainPlanner
 
 FLAT = Budget(1.3, is_ratio=True)
 RESTART = Budget(15.0)

@@ -31,11 +31,11 @@ from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import BUNDLES
 from pulsar_spark.table_specs import LEDGERS, MESSAGES
+from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views import create_views
 from tests.benchmarks.bench import Bench, files_under, in_turns, seconds
 from tests.benchmarks.figures import BYTES, COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.past_client import TIMEOUT_MS, TOPIC
-from tests.support.plain_broker import PlainBroker
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
 

@@ -13,9 +13,9 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.storage.delta.table_parts import give_memory_back
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.benchmarks.bench import resident_memory, seconds
 from tests.benchmarks.past_client import TIMEOUT_MS, TOPIC, largest_memory
-from tests.support.plain_broker import PlainBroker
 
 DELIVERIES, LOOKS = 20, 3
 SHARED = pulsar.ConsumerType.Shared

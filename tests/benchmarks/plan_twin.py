@@ -1,9 +1,9 @@
 """The shipped plan beside its twin in plain Python: from which size on Spark earns its keep.
 
 Both are given the same rows, as Arrow, and give the same outcome: half of the ranges of a cursor are given back, and
-they are delivered again. The twin (tests.support.plain_planner) goes position by position; ranges are one entry long,
-so it has no more to do than the plan: they break even at some 100,000 rows. Where ranges are long the twin takes as
-many times more as they hold entries.
+they are delivered again. The twin (pulsar_spark.testing.plain_planner) goes position by position; ranges are one entry
+long, so it has no more to do than the plan: they break even at some 100,000 rows. Where ranges are long the twin takes
+as many times more as they hold entries.
 """
 
 import time
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from pulsar_spark.broker.planning.work import PlanInputs, Work
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
+from pulsar_spark.testing.plain_planner import PlainPlanner
 from tests.benchmarks.bench import Bench, in_turns
 from tests.benchmarks.figures import SECONDS, Budget, Figure
-from tests.support.plain_planner import PlainPlanner
 
 FAMILY = "plan"
 RANGES = (10, 1_000, 100_000)

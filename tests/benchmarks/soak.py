@@ -27,10 +27,10 @@ from pyspark.sql import SparkSession
 import pulsar_spark as pulsar
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.storage.session import spark_session
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.benchmarks.bench import Bench, resident_memory
 from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure
 from tests.benchmarks.kept_broker import quickly_old
-from tests.support.plain_broker import PlainBroker
 
 TOPIC = "persistent://public/default/soak"
 SETTLED, PARTS, SAMPLES = 1000, 10, 20

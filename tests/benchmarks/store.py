@@ -15,10 +15,10 @@ from collections.abc import Iterator
 
 import pulsar_spark as pulsar
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.figures import COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.support.object_store import asking, new_root
-from tests.support.plain_broker import PlainBroker
 
 FAMILY = "store"
 REST_SECONDS = 10

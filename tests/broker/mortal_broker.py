@@ -30,10 +30,10 @@ from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import prepare_root
 from pulsar_spark.storage.upkeep import joining
+from pulsar_spark.testing.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_planner import PlainPlanner
 from tests.benchmarks.kept_broker import quickly_old
 from tests.support.faults import wrap_writes
-from tests.support.plain_broker import PlainBroker
-from tests.support.plain_planner import PlainPlanner
 
 TABLES, INDEX, DAMAGED_INDEX, HOUSE = "tables", "delay-index", "damaged-delay-index", "housekeeping"
 LOOK_SECONDS = 0.01

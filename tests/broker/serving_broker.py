@@ -5,7 +5,7 @@ import sys
 from unittest.mock import Mock
 
 from pulsar_spark.broker.service import process
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 
 
 class Served(PlainBroker):

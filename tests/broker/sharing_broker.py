@@ -4,7 +4,7 @@
 import sys
 
 from pulsar_spark.broker.service.shared import Shared
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 
 
 def sharing(root, **options) -> Shared:

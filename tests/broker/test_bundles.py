@@ -25,8 +25,8 @@ from pulsar_spark.storage.topics.announcements import announcement_of, announcem
 from pulsar_spark.storage.topics.bundles import bundles_of, layout_of, layouts_of
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import LEDGERS, MESSAGES, REQUESTS
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.commands import say
-from tests.support.plain_broker import PlainBroker
 from tests.support.requests import On
 from tests.support.waiting import eventually
 

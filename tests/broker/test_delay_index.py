@@ -21,10 +21,10 @@ from pulsar_spark.storage.delta.staged_files import staging_folder
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.table_specs import LEDGERS, MESSAGES, TIME
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.conftest import START
 from tests.support.faults import faults
 from tests.support.model_keys import Key
-from tests.support.plain_broker import PlainBroker
 from tests.support.requests import request
 from tests.support.spark_engine import SparkEngine
 from tests.support.waiting import eventually

@@ -23,8 +23,8 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledgers import read_ledgers, runs_of
 from pulsar_spark.storage.topics.topics import create_topic, prepare_root, read_topic
 from pulsar_spark.table_specs import MESSAGES, REQUESTS
+from pulsar_spark.testing.plain_broker import BATCH_THREAD, PlainBroker
 from tests.support.faults import FULL, READ_ONLY, faults
-from tests.support.plain_broker import BATCH_THREAD, PlainBroker
 from tests.support.requests import On
 from tests.support.waiting import eventually
 

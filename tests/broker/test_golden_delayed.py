@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.broker.planning.work import Work
+from pulsar_spark.testing.plain_planner import PlainPlanner, by_position
 from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.protocol.golden import cases, named
-from tests.support.plain_planner import PlainPlanner, by_position
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine, planner_of
 

@@ -39,8 +39,8 @@ from pulsar_spark.storage.upkeep.kept_tables import Kept
 from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.storage.upkeep.upkeep import remove_left
 from pulsar_spark.table_specs import REQUESTS
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.faults import faults
-from tests.support.plain_broker import PlainBroker
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
 from tests.support.waiting import eventually

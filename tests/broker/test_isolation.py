@@ -19,10 +19,10 @@ from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
 from pulsar_spark.broker.round import isolation
 from pulsar_spark.broker.upkeep import maintenance
 from pulsar_spark.errors import BrokerFenced, CorruptState
+from pulsar_spark.testing.plain_planner import PlainPlanner
 from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.broker.hostile import HEALTHY, ILL, SICK, WELL, HostileRoot, request
 from tests.support.crashes import Crash, crash_at
-from tests.support.plain_planner import PlainPlanner
 
 ILL_ID, SICK_ID = f"subscription-{SICK}/-1/ill", f"topic-{SICK}"
 

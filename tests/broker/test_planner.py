@@ -8,10 +8,10 @@ from pulsar_spark.broker.planning import planner as planner_module
 from pulsar_spark.broker.planning.planner import LENGTHS, Planner
 from pulsar_spark.broker.planning.work import PlanInputs, Work
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, UNREAD
+from pulsar_spark.testing.plain_planner import PlainPlanner, by_position
 from pulsar_spark.transforms.round import PLANS, plan_acknowledgements, plan_for, plan_round
 from pulsar_spark.transforms.round_inputs import RESULT
 from tests.benchmarks.plan_twin import NOW, one_cursor
-from tests.support.plain_planner import PlainPlanner, by_position
 from tests.support.spark_engine import planner_of
 from tests.support.waiting import eventually
 

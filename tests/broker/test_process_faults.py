@@ -13,8 +13,8 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import LEASE_SECONDS, BundleLease
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.broker.test_process import PATIENCE_MS, BrokerProcess
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.java

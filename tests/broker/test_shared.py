@@ -25,9 +25,9 @@ from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import BUNDLES, Layout
 from pulsar_spark.storage.topics.bundles import layout_of, layouts_of
 from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.broker.sharing_broker import sharing
 from tests.broker.test_bundles import topics_in
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 

@@ -15,7 +15,7 @@ from pulsar_spark.storage.delta.checkpoints import make_checkpoint
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import Topic, create_topic, prepare_root
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.singles import outgoing, send_singly
 
 TYPES = {"Shared": pulsar.ConsumerType.Shared, "KeyShared": pulsar.ConsumerType.KeyShared}

@@ -17,7 +17,7 @@ from pulsar_spark.broker.service.source import Feed, Moved, News, RoundReader, r
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.announcements import announcements_folder
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine
 from tests.support.waiting import eventually

@@ -21,8 +21,8 @@ from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.storage.upkeep import shortening
 from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.table_specs import REQUESTS
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.broker.test_bundles import HIGH, LOWER, both
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)

@@ -18,9 +18,9 @@ from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.durability import write_durability
 from pulsar_spark.storage.topics.bundles import add_bundle, bundles_of
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.broker.test_bundles import HIGH, LOW, LOWER, UPPER, both
 from tests.support.faults import faults
-from tests.support.plain_broker import PlainBroker
 from tests.support.power import recorded
 
 TRIES = max(2, int(os.environ.get("PULSAR_SPARK_KILLS_AT_WRITES", "12")) // 2)

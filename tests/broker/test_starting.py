@@ -23,7 +23,7 @@ from pulsar_spark.storage.processes.starting import (
     starting,
 )
 from pulsar_spark.storage.topics.topics import create_topic, prepare_root
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 

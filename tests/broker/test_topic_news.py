@@ -17,7 +17,7 @@ from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import MAX_FILE_NAME
 from pulsar_spark.storage.topics.announcements import announce, announcement_of, announcements_folder, take_announced
 from pulsar_spark.storage.topics.topics import delete_topic, read_topic
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
 

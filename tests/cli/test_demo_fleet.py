@@ -10,7 +10,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.demo.account import Keyed, make_account
 from pulsar_spark.demo.group import ConsumerGroup
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 
 FLIGHTS, AIRCRAFT, PARTITIONS = 1_200, 50, 2
 TOPIC = "persistent://public/default/flights"

@@ -15,7 +15,7 @@ from pulsar_spark.demo.account import Account
 from pulsar_spark.errors import NotConnected
 from pulsar_spark.storage.processes.lease import BundleLease
 from pulsar_spark.storage.topics.topics import create_topic
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 
 ROWS = 1_000
 

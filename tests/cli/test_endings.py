@@ -19,7 +19,7 @@ from pulsar_spark.cli import app, common
 from pulsar_spark.frames import consume, reprocess_dead_letters
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 
 PROJECT = Path(__file__).parents[2]
 

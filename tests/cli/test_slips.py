@@ -12,8 +12,8 @@ from pulsar_spark.errors import InvalidRequest, NotAllowedError, NotARoot, Subsc
 from pulsar_spark.frames import consume
 from pulsar_spark.protocol.policies.policies import POLICIES
 from pulsar_spark.storage.topics.topics import create_topic
+from pulsar_spark.testing.plain_broker import PlainBroker, said
 from tests.support.commands import say
-from tests.support.plain_broker import PlainBroker, said
 
 NAMESPACE = "did you mean 'public/default'"
 TOPIC = "did you mean 'persistent://public/default/flights'"

@@ -3,7 +3,7 @@
 import pytest
 
 import pulsar_spark as pulsar
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 
 collect_ignore_glob = ["scripts/*"]
 """Scripts for the ``pulsar`` package, which is not there: test_scripts runs them."""

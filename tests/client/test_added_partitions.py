@@ -10,7 +10,7 @@ from pulsar_spark.client.sending import producer as producer_module
 from pulsar_spark.client.subscribing import membership as membership_module
 from pulsar_spark.storage.topics.partitions import PartitionWatch
 from pulsar_spark.storage.topics.topics import read_topic
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.waiting import eventually, nothing_comes, receive_values
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)

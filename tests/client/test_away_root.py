@@ -14,7 +14,7 @@ import pulsar_spark as pulsar
 import pulsar_spark.asyncio as aio
 from pulsar_spark.admin import Admin
 from pulsar_spark.storage.store.away import is_away
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.waiting import eventually, nothing_comes, receive_values, send
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)

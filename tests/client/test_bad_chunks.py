@@ -15,7 +15,7 @@ from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import MESSAGES
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.waiting import DEADLINE_SECONDS, eventually, nothing_comes
 
 UNREADABLE = "unreadable"

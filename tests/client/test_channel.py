@@ -13,7 +13,7 @@ from pulsar_spark.link import inbox, outbox, request_writer
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.processes.presence import Presence
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.waiting import eventually, in_background, nothing_comes, receive_values, send
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)

@@ -11,7 +11,7 @@ from pulsar_spark.admin.upkeep import trim
 from pulsar_spark.client.receiving.compacted_out import AHEAD, CompactedOut
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage.topics.topics import read_topic
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)

@@ -8,7 +8,7 @@ import pulsar_spark as pulsar
 import pulsar_spark.asyncio
 from pulsar_spark.admin import Admin
 from pulsar_spark.described import Described
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 
 SECRET = b"a payload that nobody is to see"
 

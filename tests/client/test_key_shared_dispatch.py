@@ -8,8 +8,8 @@ from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import REQUESTS
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.hash_owners import select
-from tests.support.plain_broker import PlainBroker
 from tests.support.requests import request
 from tests.support.waiting import eventually
 

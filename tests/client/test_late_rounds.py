@@ -5,8 +5,8 @@ import errno
 import pulsar_spark as pulsar
 from pulsar_spark.storage.store.faults import UnclearWrite
 from pulsar_spark.storage.store.object_store import ObjectStore
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.object_store import new_root
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import nothing_comes, receive_values, send
 
 

@@ -15,7 +15,7 @@ from pulsar_spark.link.broker_watch import BrokerWatch
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import Holder
 from pulsar_spark.storage.topics.topics import prepare_root
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.processes import run
 from tests.support.waiting import eventually, in_background
 

@@ -12,8 +12,8 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.admin.upkeep import optimize, vacuum
 from pulsar_spark.protocol.topics.topic_name import MAX_OWN_NAME_LENGTH
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.commands import say
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)

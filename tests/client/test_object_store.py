@@ -16,23 +16,23 @@ from pulsar_spark.storage.processes import lease as lease_module
 from pulsar_spark.storage.store import store_bucket
 from pulsar_spark.storage.topics.bundles import layouts_of
 from pulsar_spark.table_specs import CURSOR_LEDGER
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.broker.test_bundles import HIGH
 from tests.support.object_store import asking, new_root
-from tests.support.plain_broker import PlainBroker
 from tests.support.processes import Program
 from tests.support.s3_proxy import LOST_BEHIND, PASS, SLOW_DOWN, Answer, Asked, s3_proxy
 from tests.support.waiting import eventually, nothing_comes, receive_values, send
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, negative_ack_redelivery_delay_ms=100)
 A_BROKER = """
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 with PlainBroker(url) as broker:
     print("up")
     broker.wait()
 """
 A_SLEEPER = """
 from pulsar_spark.storage.processes import lease
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 lease.LEASE_SECONDS = 1.0
 with PlainBroker(url) as broker:
     print("up")

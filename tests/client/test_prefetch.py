@@ -7,7 +7,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.link.channel import Channel
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)

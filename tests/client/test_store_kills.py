@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.object_store import asking, new_root
-from tests.support.plain_broker import PlainBroker
 from tests.support.processes import Program
 from tests.support.s3_proxy import LOST_BEFORE, LOST_BEHIND, PASS, Answer, Asked, s3_proxy
 from tests.support.waiting import eventually
@@ -21,7 +21,7 @@ APART = 3
 """Writes by which each comes later than the one before it: those of a start, and of rounds and leases behind it."""
 A_BROKER = """
 from pulsar_spark.storage.processes import lease
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 lease.LEASE_SECONDS = 1.0
 with PlainBroker(url) as broker:
     broker.wait()

@@ -12,10 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.benchmarks.store import server
 from tests.support.applications import PROJECT
 from tests.support.object_store import LOCAL, S3, asking, new_root
-from tests.support.plain_broker import PlainBroker
 
 PATIENCE = {LOCAL: 3, S3: 5}
 """How much longer waits are than those that were recorded: a message takes some 75 calls of a store."""

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from pulsar_spark.broker.committing import snapshots
 from pulsar_spark.broker.letters import letters
 from pulsar_spark.broker.planning.work import Outcome
+from pulsar_spark.testing.plain_planner import PlainPlanner
 from tests.differential import chunk_strategies, delay_strategies, key_strategies, strategies
 from tests.differential.chunk_duel import ChunkedDuel
 from tests.differential.delay_duel import DelayedDuel
@@ -29,7 +30,6 @@ from tests.differential.twins import assert_spark_plans
 from tests.support.model import Model
 from tests.support.model_cursor import Cursor
 from tests.support.model_keys import KEY_SHARED, Key
-from tests.support.plain_planner import PlainPlanner
 from tests.support.requests import On
 
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 from pulsar_spark.broker.planning.work import Outcome, Work
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY
+from pulsar_spark.testing.plain_planner import UNREAD, PlainPlanner
 from pulsar_spark.transforms.round import only_acknowledges
 from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.differential.twins import assert_spark_plans
 from tests.support.group_rows import grouped
-from tests.support.plain_planner import UNREAD, PlainPlanner
 from tests.transforms import rows as drawn
 
 SEED = int(os.environ.get("PULSAR_SPARK_SEED", 1))

@@ -5,9 +5,9 @@ from collections import defaultdict
 import pyarrow as pa
 
 from pulsar_spark.broker.planning.work import Outcome, Work
+from pulsar_spark.testing.plain_planner import by_position
 from pulsar_spark.transforms.round import plan_for
 from pulsar_spark.transforms.round_inputs import SCHEMA
-from tests.support.plain_planner import by_position
 from tests.support.spark_engine import planner_of
 
 CURSORS_A_PLAN = 150

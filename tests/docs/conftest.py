@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pulsar_spark.broker.runner import Broker
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 
 ROOT = "pulsar-root"
 """The folder that the pages use as their root."""

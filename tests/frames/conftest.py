@@ -5,8 +5,8 @@ import pytest
 from pulsar_spark.frames.consuming import call
 from pulsar_spark.storage.spark import spark_root
 from pulsar_spark.storage.topics.topics import create_topic
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.frames.plain import positions
-from tests.support.plain_broker import PlainBroker
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from pulsar_spark.protocol.topics.bundles import WHOLE
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import layouts_of
+from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views.views import create_views
 from tests.broker.sharing_broker import sharing
 from tests.broker.test_bundles import HIGH, LOW
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.local_disk

@@ -15,13 +15,13 @@ from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import layouts_of
 from pulsar_spark.storage.topics.topics import create_topic, delete_topic, prepare_root, read_topic
+from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views import create_views
 from pulsar_spark.views.catalog import register
 from pulsar_spark.views.view_texts import VIEW_TEXTS
 from tests.broker.test_bundles import HIGH, LOW
 from tests.frames.sql_names import broker_table, topic_table
 from tests.support.commands import say
-from tests.support.plain_broker import PlainBroker
 
 NAMES = ["acme/billing/Orders", "acme/billing/orders", "acme/billing/o=r-d:e.rs", "a/_b/t"]
 

@@ -19,8 +19,8 @@ from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import create_topic, read_topic
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.arriving import arrive
-from tests.support.plain_broker import PlainBroker
 
 ENTRIES = ("A:0:2", "B:0:3", "plain", "A:0:2", "B:1:3", "B:1:3", "A:1:2", "B:2:3")
 A, B = ChunkedMessage(0, 3, 6), ChunkedMessage(0, 1, 7)

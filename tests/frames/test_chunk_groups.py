@@ -14,8 +14,8 @@ from pulsar_spark.storage.chunks.chunk_rows import PAYLOAD_BYTES, Room, rows_of_
 from pulsar_spark.storage.entries.slices import DELIVERED
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import create_topic, read_topic
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.arriving import arrive
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 ENTRIES = ("A:0:2", "plain", "B:0:2", "A:1:2", "B:1:2")

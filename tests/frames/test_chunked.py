@@ -18,9 +18,9 @@ from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.entries import entries
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic, read_topic
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.client.test_bad_chunks import CASES, UNREADABLE, write
 from tests.support.arriving import arrive
-from tests.support.plain_broker import PlainBroker
 from tests.tables.test_lost import damage_group
 
 WAIT = 60

@@ -8,8 +8,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views import create_views
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually, receive_values
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)

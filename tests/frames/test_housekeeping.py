@@ -21,9 +21,9 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.storage.upkeep import shortening
 from pulsar_spark.storage.upkeep.shortening import shorten
+from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views import create_views
 from tests.storage.test_housekeeping import CHOSEN_SECONDS, TOPIC, age, few_make_one, keep_all  # noqa: F401 - a fixture
-from tests.support.plain_broker import PlainBroker
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
 

@@ -9,11 +9,11 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.frames import consume, dead_letters, publish, read_messages, stats, to_delta
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views import create_views
 from pulsar_spark.views.catalog import register
 from tests.client.test_names import ODD
 from tests.frames.sql_names import topic_table
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 WAIT = 120

@@ -26,8 +26,8 @@ from pulsar_spark.frames.consuming import call
 from pulsar_spark.payloads.compression import COMPRESSIONS, UNCOMPRESSED_BYTES
 from pulsar_spark.payloads.encryption import Encryptor
 from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.payloads.keys import Keys, key_pair
-from tests.support.plain_broker import PlainBroker
 
 WAIT = 60
 TEXT = b"flight UA1545 EWR-IAH; flight AA1141 JFK-MIA; " * 20

@@ -9,8 +9,8 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.frames import consume
 from pulsar_spark.frames.consuming import call
 from pulsar_spark.frames.deliveries.delivery import Answer
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.frames.plain import Seconds, positions
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 MESSAGES, A_DELIVERY = 12, 3

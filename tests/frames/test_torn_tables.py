@@ -9,8 +9,8 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.frames.reading import topic_messages
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views import views
-from tests.support.plain_broker import PlainBroker
 
 
 @pytest.fixture

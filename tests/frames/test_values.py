@@ -23,7 +23,7 @@ from pulsar_spark.schema import (
     String,
     StringSchema,
 )
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 
 
 class Item(Record):

@@ -12,7 +12,7 @@ from pulsar_spark.link import inbox, round_reader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.folder_events import FolderEvents
 from pulsar_spark.storage.topics.topics import prepare_root
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.waiting import eventually, receive_of_any, receive_values
 
 

@@ -16,8 +16,8 @@ from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.topics.topics import prepare_root
 from pulsar_spark.table_specs import REQUESTS
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.faults import FULL, faults
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 

@@ -12,7 +12,7 @@ from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import REQUESTS
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"

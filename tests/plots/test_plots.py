@@ -5,7 +5,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark import plots
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 
 matplotlib.use("Agg")
 TOPIC = "orders"

@@ -17,7 +17,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.durability import DEFAULT, ENVIRONMENT, read_durability, settings_path, write_durability
 from pulsar_spark.storage.topics.topics import create_topic, prepare_root
 from pulsar_spark.table_specs import MESSAGES, REQUESTS
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.power import recorded
 
 

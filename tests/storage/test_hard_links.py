@@ -9,8 +9,8 @@ from pulsar_spark.errors import NotARoot
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store import local_store
 from pulsar_spark.storage.topics.topics import prepare_root
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.faults import FULL, faults
-from tests.support.plain_broker import PlainBroker
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["a new root", "one that was copied there"])

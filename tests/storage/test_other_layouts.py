@@ -15,8 +15,8 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import topics
 from pulsar_spark.storage.topics.topics import create_topic, prepare_root, read_topic
 from pulsar_spark.table_specs import LAYOUT_VERSION
+from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views import create_views
-from tests.support.plain_broker import PlainBroker
 
 TOPIC = "persistent://public/default/t"
 OTHERS = {

@@ -22,8 +22,8 @@ from pulsar_spark.storage.topics.bundles import bundles_of
 from pulsar_spark.storage.topics.exclusive import _APPLICATION, ExclusiveClaim
 from pulsar_spark.storage.topics.producers import connected
 from pulsar_spark.storage.topics.topics import prepare_root
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.object_store import new_root
-from tests.support.plain_broker import PlainBroker
 
 FOLDER, PIPE, LOOP = object(), object(), object()
 LEASE = {"broker_id": "b", "host": "h", "pid": 1, "until": 2_000_000_000.0, "epoch": 3, "owner": "o"}

@@ -29,8 +29,8 @@ from pulsar_spark.storage.upkeep import joining, shortening, upkeep
 from pulsar_spark.storage.upkeep.housekeeping import keep_house
 from pulsar_spark.storage.upkeep.kept_tables import NEEDED, Kept, kept_tables
 from pulsar_spark.storage.upkeep.shortening import shorten
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.object_store import messages, new_layout, published
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually, receive_values, send
 
 N = 8

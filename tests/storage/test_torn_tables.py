@@ -19,8 +19,8 @@ from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views.dead_letters import count_letters
-from tests.support.plain_broker import PlainBroker
 
 NAMED = re.compile(r"'pulsar-spark doctor'.*'pulsar-spark repair'")
 EARLIEST = pulsar.InitialPosition.Earliest

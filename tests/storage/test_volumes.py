@@ -25,6 +25,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.spark import spark_root
 from pulsar_spark.storage.store import object_store, volumes
 from pulsar_spark.storage.topics.topics import create_topic, prepare_root
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.object_store import (
     CREDENTIALS,
     DBFS,
@@ -37,7 +38,6 @@ from tests.support.object_store import (
     published,
     wait_shortly,
 )
-from tests.support.plain_broker import PlainBroker
 from tests.support.unity_catalog import LEND, READ, TOKEN
 from tests.support.waiting import send
 

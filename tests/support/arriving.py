@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.chunks import chunk
-from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 

@@ -39,13 +39,13 @@ from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic, prepare_root, resolve_topic
 from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.testing.plain_planner import PlainPlanner
 from pulsar_spark.views.stats import Observation, partition_stats
 from tests.support import chunk_rows, due_rows
 from tests.support.model import Reply, as_ranges
 from tests.support.model_chunks import Chunk
 from tests.support.model_cursor import Delivery, Letter
 from tests.support.model_keys import Key
-from tests.support.plain_planner import PlainPlanner
 from tests.support.requests import PLACE
 
 

@@ -11,7 +11,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.topics.topics import read_topic
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 
 EARLIEST = {"initial_position": pulsar.InitialPosition.Earliest}
 SHARED = {"consumer_type": pulsar.ConsumerType.Shared}

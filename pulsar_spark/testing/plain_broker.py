@@ -5,14 +5,20 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
+
+from pyspark.sql import SparkSession
 
 from pulsar_spark.broker import runner
 from pulsar_spark.broker.cursors.state import Cursor
+from pulsar_spark.broker.planning.planner import Planner
 from pulsar_spark.broker.requests.reading import RequestBatch, read_request_batch
 from pulsar_spark.broker.requests.request import Request
+from pulsar_spark.broker.service.micro_batches import LOOK_SECONDS
+from pulsar_spark.broker.service.stream import Stream
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.table_specs import REQUESTS, VALID_UNTIL
-from tests.support.plain_planner import PlainPlanner
+from pulsar_spark.testing.plain_planner import PlainPlanner
 
 BATCH_THREAD = "plain batches"
 
@@ -64,11 +70,11 @@ class PlainBroker(runner.Broker):
     def __init__(self, root, **options):
         self._ahead = 0
         given = {"now": lambda: runner.now_micros() + self._ahead, "housekeeping": False, **options}
-        super().__init__(None, root, **given)
-        self._planner = PlainPlans(self._planner.folder)
-        self._stream = PlainStream(self._batches.run, self._stopping)
+        super().__init__(cast(SparkSession, None), root, **given)
+        self._planner = cast(Planner, PlainPlans(self._planner.folder))
+        self._stream = cast(Stream, PlainStream(self._batches.run, self._stopping))
         self._pause, self._run_round = threading.RLock(), self._batches.run_round
-        self._batches.run_round = self._run_between_pauses
+        self._batches.run_round = self._run_between_pauses  # type: ignore[method-assign]
         self._asked = RequestBatch([], 0, [])
 
     @contextlib.contextmanager
@@ -97,9 +103,8 @@ class PlainBroker(runner.Broker):
         latest = self.requests_version()
         while self.rounds.bundle.requests_version < latest and not self._stopping.is_set():
             if not self._batches._run_if_due():
-                self._stopping.wait(0.001)
-        taken_in = (request for request in self.requests() if request.requests_version <= latest)
-        return [request for request in taken_in if request.kind in kinds]
+                self._stopping.wait(LOOK_SECONDS)
+        return [each for each in self.requests() if each.kind in kinds and (each.requests_version or 0) <= latest]
 
     def cursor(self, topic: str, subscription: str, partition: int = -1) -> Cursor:
         """What the broker keeps of a subscription, which there must be."""

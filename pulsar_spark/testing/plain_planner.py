@@ -52,7 +52,7 @@ def _plan(rows: list[dict]) -> Outcome:
         if row["left_of_batch"] is not None:
             _acknowledge_batch(entries, row)
     _give_back(entries, rows, limits)
-    places = defaultdict(lambda: Place(None, False))
+    places: defaultdict[int, Place] = defaultdict(lambda: Place(None, False))
     for row in _of(rows, "range"):
         for position in range(row["first"], row["last"] + 1):
             places[position] = Place(row.get("line"), bool(row.get("is_held")))
@@ -116,7 +116,7 @@ def _give_back(entries: dict[int, Range], rows: list[dict], limits: dict) -> Non
     due = {position for position, entry in pending.items() if entry.due_time is not None and entry.due_time <= now}
     returned, counted = asked_for | due, asked_for | (due - unseen)
     for position, entry in pending.items():
-        count = entry.redelivery_count + (position in counted)
+        count = (entry.redelivery_count or 0) + (position in counted)
         if position in counted and 0 < most < count:
             entries[position] = entry._replace(status=DEAD, redelivery_count=count, due_time=None)
         elif position in returned or entry.consumer_id in limits["left"] or (returned and limits["is_single_active"]):
@@ -137,7 +137,7 @@ def _hand_out(
     entries: dict[int, Range], places: dict[int, Place], rows: list[dict], limits: dict
 ) -> tuple[list[ConsumerOutcome], bool]:
     """Deals out, line by line; what becomes of the consumers, and whether the cursor is blocked."""
-    out, given, again = Counter(), Counter(), Counter()
+    out, given, again = Counter[str | None](), Counter[str](), Counter[str]()
     for entry in entries.values():
         out[entry.consumer_id] += entry.unacked_messages if entry.status == PENDING else 0
     unacked = out.total() + limits["unacked_elsewhere"]
@@ -176,16 +176,15 @@ def _hand_out(
                 again[row["consumer_id"]] += (position < limits["read_position"]) * entries[position].unacked_messages
             in_line = in_line[width:]
     consumers = [
-        ConsumerOutcome(
-            name,
-            row["permits"] - given[name],
-            blocked[name] or 0 < row["limit"] <= out[name] + row["unacked_elsewhere"] + given[name],
-            given[name],
-            again[name],
-        )
+        _consumer_outcome(row, blocked[name], out[name], given[name], again[name])
         for name, row in {row["consumer_id"]: row for row in turns}.items()
     ]
     return consumers, is_blocked or 0 < limits["limit"] <= unacked + given.total()
+
+
+def _consumer_outcome(row: dict, is_blocked: bool, out: int, given: int, again: int) -> ConsumerOutcome:
+    is_full = 0 < row["limit"] <= out + row["unacked_elsewhere"] + given
+    return ConsumerOutcome(row["consumer_id"], row["permits"] - given, is_blocked or is_full, given, again)
 
 
 def _candidates(
@@ -228,7 +227,7 @@ def _share(row: dict, offered: int) -> int:
 def _width(row: dict, foremost: dict | None, again: list[int], new: list[int], offered: int, limits: dict) -> int:
     """How many entries the consumer may take in its two turns together, of weights *again* and *new*."""
     room, permits = row["room"], limits["permits"]
-    if room == 0:
+    if room == 0 or foremost is None:
         return 0
     of_again, of_new = max(again[:permits], default=1), max(new[: max(0, permits - len(again))], default=1)
     by_heaviest = -(-room // max(of_again, of_new))
