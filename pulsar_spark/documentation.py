@@ -41,6 +41,7 @@ LAYERS = (
     "testing",
     "demo",
     "cli",
+    "jobs",
 )
 """From the ground up."""
 

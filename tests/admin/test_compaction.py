@@ -1,8 +1,6 @@
 """Compaction by command, by job, and by a broker itself."""
 
 import json
-import runpy
-from pathlib import Path
 
 import pytest
 
@@ -12,14 +10,13 @@ from pulsar_spark.broker.compaction import compaction_plan, compaction_upkeep
 from pulsar_spark.broker.compaction.compaction import uncompacted_bytes
 from pulsar_spark.broker.compaction.compaction_upkeep import CompactionUpkeep
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound
+from pulsar_spark.jobs import compact
 from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.compaction.compaction_status import compacting
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.commands import say
 from tests.support.waiting import eventually
-
-JOB = Path(__file__).parents[2] / "jobs" / "compact.py"
 
 
 @pytest.fixture
@@ -84,15 +81,14 @@ def test_the_threshold_by_command(layout, admin):
 
 
 def test_the_job_compacts_what_is_above_its_threshold(layout, admin, capsys):
-    job = runpy.run_path(str(JOB))["main"]
     send(layout, "t", ("a", b"1"), ("a", b"2"))
     send(layout, "u", ("a", b"1" * 100_000))
     small, large = (uncompacted_bytes(layout, read_topic(layout, topic)) for topic in ("t", "u"))
     assert small < large
-    job(["--root", str(layout.root), "--namespace", "public/default", "--threshold", str(small)])
+    compact.main(["--root", str(layout.root), "--namespace", "public/default", "--threshold", str(small)])
     (said,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (said["topic"], said["status"]) == ("persistent://public/default/u", "SUCCESS")
-    job(["--root", str(layout.root), "--topic", "t"])
+    compact.main(["--root", str(layout.root), "--topic", "t"])
     assert json.loads(capsys.readouterr().out)["lastCompactionRemovedEventCount"] == 1
     assert uncompacted_bytes(layout, read_topic(layout, "t")) == 0
 

@@ -1,9 +1,7 @@
 """What the command and the job tell the broker they start; without a JVM."""
 
 import logging
-import runpy
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -12,8 +10,8 @@ from pulsar_spark.broker import runner
 from pulsar_spark.broker.service import process
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.jobs import broker
 
-JOB = Path(__file__).parents[2] / "jobs" / "broker.py"
 OPTION = "--max-unacked-messages-per-broker"
 BUCKETS = "--delayed-delivery-max-num-buckets"
 
@@ -37,7 +35,8 @@ def started(monkeypatch, tmp_path) -> Iterator[list[tuple]]:
         limits = (max_unacked_messages_per_broker, available_now, delayed_delivery_max_num_buckets, housekeeping)
         started.append((root, *limits))
 
-    monkeypatch.setattr(process, "run_broker", run_broker)
+    for module in (process, broker):
+        monkeypatch.setattr(module, "run_broker", run_broker)
     yield started
     log.setLevel(level)
 
@@ -56,7 +55,7 @@ def started(monkeypatch, tmp_path) -> Iterator[list[tuple]]:
 def test_the_command_and_the_job_take_the_same_options(started, given, asked):
     done = CliRunner().invoke(app, ["broker", "--root", "there", *given], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    runpy.run_path(str(JOB))["main"](["--root", "there", *given])
+    broker.main(["--root", "there", *given])
     assert started == [("there", *asked)] * 2
 
 

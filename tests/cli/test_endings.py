@@ -1,6 +1,5 @@
 """What commands and jobs say and end with: types that are not served, one default for where to start, signals."""
 
-import importlib.util
 import inspect
 import io
 import os
@@ -17,19 +16,13 @@ from typer.testing import CliRunner
 import pulsar_spark as pulsar
 from pulsar_spark.cli import app, common
 from pulsar_spark.frames import consume, reprocess_dead_letters
+from pulsar_spark.jobs import consume as consume_job
+from pulsar_spark.jobs import reprocess_dead_letters as reprocess_job
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.testing.plain_broker import PlainBroker
 
 PROJECT = Path(__file__).parents[2]
-
-
-def job(name: str):
-    """The module of a job."""
-    spec = importlib.util.spec_from_file_location(name, PROJECT / "jobs" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("given", ["Sole", "", "Key-Shared"])
@@ -46,12 +39,12 @@ def test_the_help_offers_the_types_that_are_served():
 
 
 def test_function_and_job_start_a_new_subscription_at_the_same_place():
-    given = job("consume").parse_arguments(["--root", "r", "--topic", "t", "--subscription", "s", "--target", "x"])
+    given = consume_job.parse_arguments(["--root", "r", "--topic", "t", "--subscription", "s", "--target", "x"])
     assert given.initial_position == inspect.signature(consume).parameters["initial_position"].default == "Earliest"
 
 
 def test_function_command_and_job_send_letters_back_to_the_subscription():
-    given = job("reprocess_dead_letters").parse_arguments(["--root", "r", "--topic", "t", "--job-id", "j"])
+    given = reprocess_job.parse_arguments(["--root", "r", "--topic", "t", "--job-id", "j"])
     from pulsar_spark.cli.letters.dead_letters import reprocess
 
     defaults = [inspect.signature(each).parameters["to"].default for each in (reprocess_dead_letters, reprocess)]
@@ -128,7 +121,7 @@ def test_a_consumer_that_is_told_to_end_closes_and_says_so(broker, number, count
 
 
 def test_a_job_that_is_interrupted_leaves_no_traceback(layout: Layout):
-    """``jobs/consume.py`` before its Spark is there: see test_jobs for later."""
+    """``pulsar_spark.jobs.consume`` before its Spark is there: see test_jobs for later."""
     code = (
         "import os, signal, time\nfrom pulsar_spark.cli.common import errors_as_one_line\n"
         "with errors_as_one_line():\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(10)"

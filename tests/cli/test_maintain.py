@@ -2,20 +2,17 @@
 they would."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
+from pulsar_spark.jobs import maintain
 from pulsar_spark.storage.topics.topics import read_topic
 from tests.cli.test_topics import run
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC, OTHER = "persistent://public/default/t", "persistent://public/other/p"
-JOB = Path(__file__).parents[2] / "jobs" / "maintain.py"
 
 
 @pytest.fixture
@@ -78,16 +75,10 @@ def test_optimize_vacuum_and_checkpoint_reach_topics_and_broker_tables(engine):
     assert (read_topic(engine.layout, TOPIC).path / "_delta_log/_last_checkpoint").exists()
 
 
-def test_the_job_does_what_it_is_asked_for(engine):
+def test_the_job_does_what_it_is_asked_for(engine, capsys):
     def job(*arguments: str) -> list[dict]:
-        done = subprocess.run(
-            [sys.executable, str(JOB), "--root", str(engine.layout.root), *arguments],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=300,
-        )
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        maintain.main(["--root", str(engine.layout.root), *arguments])
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
     assert job() == []
     steps = ["--trim", "--optimize", "--vacuum-hours", "24", "--checkpoint"]

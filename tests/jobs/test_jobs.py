@@ -1,7 +1,9 @@
 """The jobs under spark-submit with the settings file: publish files, run a broker, write a subscription to a table."""
 
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_spark import jobs
 from pulsar_spark.storage.cursor_ledger.reprocessing import Reprocessing
 from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.delta.tables import is_committed
@@ -22,6 +25,7 @@ PROJECT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 ENVIRONMENT = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "PYSPARK_PYTHON": sys.executable}
 """As in an activated virtual environment."""
+JOBS = sorted(each.name for each in pkgutil.iter_modules(jobs.__path__))
 SUBMIT = [str(BIN / "spark-submit"), "--properties-file", str(PROJECT / "conf" / "spark-defaults.conf")]
 
 
@@ -48,19 +52,34 @@ def run(job, *arguments):
     return done.stdout
 
 
-@pytest.mark.parametrize("job", sorted(path.stem for path in (PROJECT / "jobs").glob("*.py")))
-def test_a_job_says_how_it_is_used(job):
-    """It finds all it imports, then; without a JVM."""
-    said = subprocess.run(
-        [sys.executable, str(PROJECT / "jobs" / f"{job}.py"), "--help"],
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_says_how_it_is_used(job, capsys):
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(f"pulsar_spark.jobs.{job}").main(["--help"])
+    assert ended.value.code == 0 and "--root" in capsys.readouterr().out
+
+
+def test_each_job_has_a_file_for_spark_submit():
+    files = {path.stem: path.read_text(encoding="utf-8") for path in (PROJECT / "jobs").glob("*.py")}
+    assert sorted(files) == JOBS
+    assert {text.replace(f"jobs.{job}", "jobs.NAME") for job, text in files.items()} == {
+        files["consume"].replace("jobs.consume", "jobs.NAME")
+    }
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", [["-m", "pulsar_spark.jobs.consume"], [str(PROJECT / "jobs" / "consume.py")]])
+def test_a_job_starts_as_a_module_and_as_a_file(way):
+    done = subprocess.run(
+        [sys.executable, *way, "--help"],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
+        cwd=PROJECT,
         env={**ENVIRONMENT, "PYTHONPATH": str(PROJECT)},
     )
-    assert said.returncode == 0, said.stderr
-    assert "--root" in said.stdout
+    assert done.returncode == 0 and "--root" in done.stdout, done.stderr
 
 
 @pytest.fixture

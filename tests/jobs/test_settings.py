@@ -1,7 +1,7 @@
 """The settings files for spark-submit say what the package sets where it starts Spark itself, in names that Spark has;
 the Databricks bundle gives the jobs arguments that they take."""
 
-import importlib.util
+import importlib
 import re
 from importlib.metadata import version
 from pathlib import Path
@@ -78,9 +78,9 @@ def test_the_bundle_gives_each_job_what_it_takes():
         for task in job["tasks"]:
             assert task["job_cluster_key"] in clusters
             assert {each["task_key"] for each in task.get("depends_on", ())} <= tasks
-            script = (BUNDLE.parent / task["spark_python_task"]["python_file"]).resolve()
+            script = (BUNDLE.parent / task["spark_python_task"]["python_file"]).resolve(strict=True)
             arguments = [filled(each, variables) for each in task["spark_python_task"]["parameters"]]
-            found[script.stem] = job_of(script).parse_arguments(arguments)
+            found[script.stem] = importlib.import_module(f"pulsar_spark.jobs.{script.stem}").parse_arguments(arguments)
     assert found.keys() == {path.stem for path in (PROJECT / "jobs").glob("*.py")}
     assert found["consume"].available_now and found["broker"].root == "/data/root"
     assert found["register_tables"].schema == ["public/default=broker"]
@@ -101,10 +101,3 @@ def filled(text: str, variables: dict[str, str]) -> str:
     known = re.sub(r"\$\{var\.(\w+)\}", lambda found: variables[found[1]], text)
     assert "${" not in known
     return re.sub(r"\{\{job\.(run_id|start_time\.timestamp_ms)\}\}", "1700000000000", known)
-
-
-def job_of(script: Path):
-    made = importlib.util.spec_from_file_location(f"job_{script.stem}", script)
-    module = importlib.util.module_from_spec(made)
-    made.loader.exec_module(module)
-    return module
