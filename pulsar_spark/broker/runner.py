@@ -29,7 +29,7 @@ from pulsar_spark.broker.upkeep.side_work import SideWork
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays.delays import MAX_NUM_BUCKETS
-from pulsar_spark.storage.delta.commits import now_micros
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.layout import DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.processes.lease import BundleLease
 from pulsar_spark.storage.processes.starting import QUERY, begin_starting, end_starting

@@ -17,6 +17,7 @@ from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.service.micro_batches import LOOK_SECONDS
 from pulsar_spark.broker.service.stream import Stream
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.table_specs import REQUESTS, VALID_UNTIL
 from pulsar_spark.testing.plain_planner import PlainPlanner
 
@@ -69,7 +70,7 @@ class PlainBroker(runner.Broker):
 
     def __init__(self, root, **options):
         self._ahead = 0
-        given = {"now": lambda: runner.now_micros() + self._ahead, "housekeeping": False, **options}
+        given = {"now": lambda: now_micros() + self._ahead, "housekeeping": False, **options}
         super().__init__(cast(SparkSession, None), root, **given)
         self._planner = cast(Planner, PlainPlans(self._planner.folder))
         self._stream = cast(Stream, PlainStream(self._batches.run, self._stopping))

@@ -14,10 +14,10 @@ from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.entries.entry_codes import WAITING
 from pulsar_spark.protocol.subscriptions.membership import SINGLE_ACTIVE
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.delay_index.delayed import Due, in_order
 from pulsar_spark.storage.delay_index.waiting import Delayed
-from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.bundles import layout_of, layouts_of

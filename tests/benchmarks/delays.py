@@ -21,7 +21,7 @@ from pulsar_spark.broker.delays.delay_build import SparkBuild
 from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.frames import consume, publish
-from pulsar_spark.storage.delta.commits import now_micros
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, resident_memory, seconds

@@ -13,7 +13,8 @@ from pathlib import Path
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.round.rounds import Rounds
-from pulsar_spark.storage.delta.commits import commit, now_micros
+from pulsar_spark.storage.clock import now_micros
+from pulsar_spark.storage.delta.commits import commit
 from pulsar_spark.storage.delta.data_files import write_files
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import BUNDLES, Layout

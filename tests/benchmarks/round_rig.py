@@ -18,7 +18,7 @@ from pulsar_spark.broker.requests.request import requests_of
 from pulsar_spark.broker.round import pipeline
 from pulsar_spark.broker.round.rounds import RoundResult, Rounds
 from pulsar_spark.protocol.topics.numbering import publish_id
-from pulsar_spark.storage.delta.commits import now_micros
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic, prepare_root

@@ -25,8 +25,8 @@ from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.delays import delay_head, delay_index
 from pulsar_spark.broker.requests.reading import read_request_batch
 from pulsar_spark.broker.round.rounds import Rounds
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.delta import checkpoints, tables
-from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import prepare_root
 from pulsar_spark.storage.upkeep import joining

@@ -12,10 +12,10 @@ from pulsar_spark.broker.service import backoff
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.redelivery.letters import dead_letter_topic
 from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delay_index.delay_segments import Places
 from pulsar_spark.storage.delay_index.delay_table import DelayTable
-from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.delta.tables import AppendTable

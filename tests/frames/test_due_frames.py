@@ -7,9 +7,9 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.runner import now_micros
 from pulsar_spark.frames import consume
 from pulsar_spark.frames.consuming import backlog
+from pulsar_spark.storage.clock import now_micros
 from tests.support.waiting import eventually
 
 HOUR = 3_600_000

@@ -31,8 +31,8 @@ from pulsar_spark.broker.service.lease_keeper import LeaseKeeper, new_broker_id
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.delays.durations import shown_seconds
 from pulsar_spark.protocol.topics.bundles import BundleRange
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
-from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.delta.table_lock import lock_where_there_is_one
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import BundleLease, Holder

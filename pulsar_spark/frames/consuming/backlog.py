@@ -13,9 +13,9 @@ from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, 
 from pulsar_spark.protocol.acknowledgement.positions import Positions, ranges_of
 from pulsar_spark.protocol.entries.entry_codes import PART, WAITING
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY, Owners
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delay_index.waiting import waiting_entries
-from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.delta.log import TableLog, last_append
 from pulsar_spark.storage.delta.python_rows import uncollected
 from pulsar_spark.storage.entries.key_hashes import hashes_of

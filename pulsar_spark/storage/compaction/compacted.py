@@ -18,7 +18,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from pulsar_spark.errors import CorruptState, NotAllowedError
-from pulsar_spark.storage.delta.commits import commit, now_micros
+from pulsar_spark.storage.clock import now_micros
+from pulsar_spark.storage.delta.commits import commit
 from pulsar_spark.storage.delta.data_files import conform
 from pulsar_spark.storage.delta.definitions import create_table
 from pulsar_spark.storage.delta.file_statistics import group_bounds

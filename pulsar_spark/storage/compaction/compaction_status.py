@@ -15,8 +15,8 @@ from typing import NamedTuple
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.policies.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.compaction.compacted import IN_PROGRESS, CompactedView
-from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.processes.held_file import has_holder_ended, holder, try_hold
 from pulsar_spark.storage.store.small_file import keep_aside, parse_object, say_unreadable, text_of, whole_number_of
 from pulsar_spark.storage.store.store import AnyPath, store_of

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.delta.actions import ENGINE
 from pulsar_spark.storage.delta.checkpoints import is_due, start_checkpoint
 from pulsar_spark.storage.delta.data_files import remove_files, sync_files
@@ -164,8 +165,3 @@ def replace_commit(table: AnyPath, version: int, text: str, *, keep_as: str | No
     store.replace(target, text, sync_file, kept)
     if store.is_local:
         sync_folder(log.folder)
-
-
-def now_micros() -> int:
-    """The machine's clock, in microseconds since 1970."""
-    return time.time_ns() // 1000
