@@ -11,10 +11,11 @@ from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.acknowledgement.packing import named
 from pulsar_spark.protocol.delays.delays import CANCEL, DELIVER_AT_MS, POSITIONS
-from pulsar_spark.protocol.delays.instants import deliver_millis, to_micros
+from pulsar_spark.protocol.delays.instants import deliver_millis
 from pulsar_spark.protocol.suggestions import no_subscription
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.topic_name import check_subscription
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.entries.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout
@@ -145,7 +146,7 @@ class ScheduledMessages:
         if subscription is not None and subscription not in known:
             raise no_subscription(str(topic_.name), subscription, known)
         positions = _positions_of(index, topic_, partitions, chosen.ids) if chosen.ids else {}
-        reader, now = EntryReader(CACHED_BYTES), to_micros(datetime.datetime.now(datetime.UTC))
+        reader, now = EntryReader(CACHED_BYTES), now_micros()
         for partition in partitions:
             wanted = positions.get(partition, set()) if chosen.ids else None
             window = chosen.window(now)

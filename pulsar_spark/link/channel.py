@@ -5,7 +5,6 @@ An idle client sends a sign of life three times per lease. A permanent failure i
 
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -21,6 +20,7 @@ from pulsar_spark.link.timers import Timers
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.delays.durations import shown_seconds
 from pulsar_spark.protocol.subscriptions.membership import DEFAULT_LEASE_MS
+from pulsar_spark.storage.clock import monotonic
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.presence import Presence
 from pulsar_spark.storage.store.away import is_away, root_away
@@ -40,7 +40,7 @@ class Channel(Worker):
         self,
         layout: Layout,
         client_id: str,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
         *,
         lease_ms: int = DEFAULT_LEASE_MS,
         logger: logging.Logger | None = None,

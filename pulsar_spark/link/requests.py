@@ -4,13 +4,13 @@ Ids, ``<client id>-<number>``, sort in the order of creation.
 """
 
 import itertools
-import time
 from contextlib import suppress
 from datetime import datetime, timezone
 
 from pulsar_spark.errors import Timeout
 from pulsar_spark.protocol.delays.delays import CANCEL
 from pulsar_spark.protocol.delays.durations import shown_seconds
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.starting import starting
 from pulsar_spark.storage.store.store import AnyPath
@@ -45,7 +45,7 @@ class RequestMaker:
 def valid_for(rows: list[dict], timeout: float) -> list[dict]:
     """*rows* with the instant after which the broker refuses them, so that what failed with Timeout is not done
     later."""
-    until = time.time() + timeout - min(ANSWER_SECONDS, timeout / 10)
+    until = now_micros() / 1e6 + timeout - min(ANSWER_SECONDS, timeout / 10)
     if until * 1000 > LATEST_MS:
         return rows
     return [

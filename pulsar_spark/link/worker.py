@@ -2,8 +2,13 @@
 
 import threading
 from abc import ABC, abstractmethod
+from weakref import WeakSet
 
 from pulsar_spark.link import interrupts
+from pulsar_spark.storage.processes import forks
+
+_workers: "WeakSet[Worker]" = WeakSet()
+_lock = forks.module_lock()
 
 
 class Worker(ABC):
@@ -13,6 +18,8 @@ class Worker(ABC):
     def __init__(self, name: str, condition: threading.Condition):
         self._condition, self._is_stopping = condition, False
         self._worker_name = f"pulsar-spark-{name}"
+        with _lock:
+            _workers.add(self)
 
     @abstractmethod
     def _run(self) -> None: ...
@@ -32,3 +39,13 @@ class Worker(ABC):
             self._condition.notify_all()
         if threading.current_thread() is not self._thread:
             interrupts.join(self._thread, timeout)
+
+
+def wake_workers() -> "list[Worker]":
+    """Wake all workers of the process, because the clock was moved; return them."""
+    with _lock:
+        workers = list(_workers)
+    for worker in workers:
+        with worker._condition:
+            worker._condition.notify_all()
+    return workers

@@ -4,11 +4,11 @@ Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.1
 """
 
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 
 from pulsar_spark.protocol.redelivery.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.storage.clock import monotonic
 
 UNACKED_TICK = 1.0
 """Seconds between checks."""
@@ -18,10 +18,7 @@ class UnackedTracker:
     """Entries by (subscription, position); *timeout* and *clock* in seconds. Thread-safe."""
 
     def __init__(
-        self,
-        timeout: float,
-        clock: Callable[[], float] = time.monotonic,
-        backoff: MultiplierRedeliveryBackoff | None = None,
+        self, timeout: float, clock: Callable[[], float] = monotonic, backoff: MultiplierRedeliveryBackoff | None = None
     ):
         self._timeout = timeout
         self._clock = clock

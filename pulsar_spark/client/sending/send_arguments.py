@@ -11,6 +11,7 @@ from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol.delays.delays import MAX_MS
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.schema import Schema
+from pulsar_spark.storage import clock
 
 
 def outgoing(
@@ -44,7 +45,7 @@ def outgoing(
         check_type(bool, disable_replication, "disable_replication")
     if event_timestamp is not None:
         _check_number(event_timestamp, "event_timestamp", MAX_MS)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.time_ns() // 1_000_000
     if deliver_at is not None or deliver_after is not None:
         deliver_at = deliver_at_ms(deliver_at, deliver_after, now_ms)
     return tuple.__new__(  # faster than the class's __new__

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import TypeVar
@@ -11,6 +10,7 @@ from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.worker import Worker
+from pulsar_spark.storage.clock import monotonic
 
 _T = TypeVar("_T")
 PARTITIONS_SECONDS = 2.0
@@ -36,7 +36,7 @@ class Following(Worker):
     def add(self, look: Callable[[], None], seconds: float) -> None:
         """Call *look* every *seconds* from now on."""
         with self._condition:
-            self._looks[look] = time.monotonic() + seconds, seconds
+            self._looks[look] = monotonic() + seconds, seconds
             self._condition.notify_all()
             if not self._is_running and not self._is_stopping:
                 self._is_running = True
@@ -64,7 +64,7 @@ class Following(Worker):
     def _wait(self) -> Callable[[], None] | None:
         with self._condition:
             while not self._is_stopping:
-                now = time.monotonic()
+                now = monotonic()
                 for look, (due, seconds) in self._looks.items():
                     if due <= now:
                         self._looks[look] = now + seconds, seconds

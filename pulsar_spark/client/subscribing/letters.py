@@ -5,7 +5,6 @@ commit (0.27).
 """
 
 import contextlib
-import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from pulsar_spark.protocol.redelivery import letters
 from pulsar_spark.protocol.redelivery.letters import ReconsumeLater
 from pulsar_spark.protocol.subscriptions.failover import java_order
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import check_letter_topic, read_topic
 
@@ -118,7 +118,7 @@ class Letters(NamedTuple):
             is_dead,
             is_cumulative,
             batch_index if batch_index >= 0 else None,
-            deliver_at_ms=time.time_ns() // 1_000_000 + delay_ms if delay_ms > 0 and not is_dead else None,
+            deliver_at_ms=now_micros() // 1000 + delay_ms if delay_ms > 0 and not is_dead else None,
             producer_name=f"{target.removesuffix(suffix)}-{self.consumer_name}{suffix}",
             initial_subscription_name=self.topics.initial_subscription_name or None if is_dead else None,
         )
