@@ -1,7 +1,6 @@
 """Shared options of commands, and printing for people or, with ``--json``, for programs."""
 
 import contextlib
-import datetime
 import functools
 import json
 import re
@@ -48,12 +47,6 @@ def chosen(enable: bool | None) -> bool:
     if enable is None:
         raise InvalidConfiguration("neither on nor off: give --enable or --disable")
     return enable
-
-
-def named_time(text: str) -> datetime.datetime:
-    """Parse a time in ISO 8601, by default in UTC; ValueError if it is invalid."""
-    found = datetime.datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
 
 
 def service_url(root: str) -> str:

@@ -31,7 +31,7 @@ def test_each_row_is_read_by_itself_whatever_is_beside_it(monkeypatch):
     stored, names, sizes, expected = zip(*rows(200))
     nulls = [pa.nulls(len(stored), kind) for kind in (pa.list_(pa.string()), pa.string(), pa.binary())]
     batch = [pa.array(stored, pa.binary()), pa.array(names, pa.string()), pa.array(sizes, pa.int64()), *nulls]
-    found = list(payloads._plain_rows(PayloadDecoder(None), batch))
+    found = list(payloads.plain_rows(PayloadDecoder(None), batch))
     assert [plain if error is None else error.partition(":")[0] for plain, error in found] == list(expected)
     monkeypatch.setattr(payloads, "uncompress_at_once", lambda stored, sizes: [None] * len(stored))
-    assert list(payloads._plain_rows(PayloadDecoder(None), batch)) == found
+    assert list(payloads.plain_rows(PayloadDecoder(None), batch)) == found

@@ -16,7 +16,6 @@ from pulsar_spark.cli.common import (
     TimeoutSeconds,
     Topic,
     admin,
-    named_time,
     print_done,
     print_json,
     print_listed,
@@ -27,6 +26,7 @@ from pulsar_spark.cli.common import (
 from pulsar_spark.cli.messages.shown import Output, parse_place, show_all
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays.durations import shown_seconds
+from pulsar_spark.protocol.delays.instants import named_time
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import existing_topic
 

@@ -14,7 +14,6 @@ from pulsar_spark.cli.common import (
     Limit,
     Root,
     TimeoutSeconds,
-    named_time,
     print_json,
     print_listed,
     print_table,
@@ -24,6 +23,7 @@ from pulsar_spark.cli.common import (
 from pulsar_spark.cli.letters import waiting_letters
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.protocol.delays.instants import named_time
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.letter_topics import letter_topic
 from pulsar_spark.views.dead_letters import count_letters

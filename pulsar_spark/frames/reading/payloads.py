@@ -84,7 +84,7 @@ class Decoding(NamedTuple):
         ) -> Iterator[pa.Array]:
             decoder = PayloadDecoder(make_key_reader(key_reader))
             for batch in batches:
-                yield from in_pieces(_plain_rows(decoder, batch), PLAIN)
+                yield from in_pieces(plain_rows(decoder, batch), PLAIN)
 
         return arrow_udf(plain, PLAIN_TYPE)
 
@@ -95,7 +95,7 @@ def _error_before(messages: DataFrame) -> Column:
     return F.when(F.col("payload").isNull(), F.col(PAYLOAD_ERROR))
 
 
-def _plain_rows(decoder: PayloadDecoder, batch: Sequence[pa.Array]) -> Iterator[tuple[bytes | None, str | None]]:
+def plain_rows(decoder: PayloadDecoder, batch: Sequence[pa.Array]) -> Iterator[tuple[bytes | None, str | None]]:
     """The plain payload of each row, or an error, in full for the first of a kind in a batch."""
     payloads, *columns = batch
     values = {name: values_of(column) for name, column in zip(ENCODING_COLUMNS, columns)}
@@ -178,7 +178,7 @@ def register_plain_payload(
         for batch in batches:
             payloads, compression, _, keys, *_ = batch
             are_plain = (not (name or key) for name, key in zip(values_of(compression), values_of(keys)))
-            rows = zip(_plain_rows(decoder, batch), payloads, are_plain, strict=True)
+            rows = zip(plain_rows(decoder, batch), payloads, are_plain, strict=True)
             read = ((stored.as_py() if is_plain else plain, None) for (plain, _), stored, is_plain in rows)
             yield from (piece.field("payload") for piece in in_pieces(read, PLAIN))
 

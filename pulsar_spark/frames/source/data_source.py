@@ -7,8 +7,10 @@ from pyspark.sql.types import StructType
 
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.frames.source import subscription_stream
-from pulsar_spark.frames.source.options import STREAM_READ, SUBSCRIPTION, SourceOptions, parse_options
+from pulsar_spark.frames.source.batch_reader import BatchReader
+from pulsar_spark.frames.source.options import BATCH_READ, STREAM_READ, SUBSCRIPTION, SourceOptions, parse_options
 from pulsar_spark.frames.source.source_columns import source_schema
+from pulsar_spark.frames.source.worker_errors import in_one_line
 
 NAME = "pulsar_spark"
 
@@ -20,13 +22,23 @@ class PulsarSparkSource(DataSource):
     def name(cls) -> str:
         return NAME
 
+    @in_one_line
     def schema(self) -> StructType:
         """The columns of a read."""
         return source_schema(self._options())
 
+    @in_one_line
     def reader(self, schema: StructType) -> DataSourceReader:
-        raise OperationNotSupported("a batch read is not there yet: read with read_messages")
+        options = self._options()
+        if options.subscription is not None:
+            raise InvalidConfiguration(
+                "option 'subscription' belongs to a stream: use readStream, with trigger(availableNow=True) for a run "
+                "that ends, or leave the option out for a batch read, which acknowledges nothing"
+            )
+        options.check_use(BATCH_READ)
+        return BatchReader(schema, options)
 
+    @in_one_line
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = self._options()
         if options.subscription is not None:
@@ -46,9 +58,11 @@ class PulsarSource(DataSource):
     def name(cls) -> str:
         return "pulsar"
 
+    @in_one_line
     def schema(self) -> StructType:
         raise _wrong_name()
 
+    @in_one_line
     def writer(self, schema: StructType, overwrite: bool):
         raise _wrong_name()
 

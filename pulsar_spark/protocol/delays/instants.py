@@ -31,3 +31,13 @@ def deliver_millis(instant: datetime) -> int:
 
 def from_micros(micros: int) -> datetime:
     return EPOCH + timedelta(microseconds=micros)
+
+
+def named_time(text: str) -> datetime:
+    """The time that *text* gives in ISO 8601, by default in UTC; ValueError if it is invalid.
+
+    >>> str(named_time("2026-01-31T12:00:00Z")), str(named_time("2026-01-31 12:00"))
+    ('2026-01-31 12:00:00+00:00', '2026-01-31 12:00:00+00:00')
+    """
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)

@@ -55,15 +55,21 @@ class EntryReader:
         self._groups.forget()
 
     def read(
-        self, table: StrPath, run: Run, spans: Spans | None = None, columns: Sequence[str] | None = None
+        self,
+        table: StrPath,
+        run: Run,
+        spans: Spans | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        as_published: bool = False,
     ) -> Iterator[pa.Table | Missing]:
         """The messages of *run*, or of its ordered *spans* of positions (first, last); then :class:`Missing`, if any.
 
         Blocks, in order of position and batch index, have ``entry_id``, ``batch_index``, *columns* (default: all but
-        publish id and partition) and ``position``, null if the run is not numbered. :class:`CorruptState` if the
-        published file does not hold the run's messages.
+        publish id and partition) and ``position``, null if the run is not numbered. *as_published*: the caller knows
+        that no commit removed its rows. :class:`CorruptState` if the published file does not hold the run's messages.
         """
-        wanted, search, present = entry_ids_of(run, spans), _Search(table, run, columns), Present()
+        wanted, search, present = entry_ids_of(run, spans), _Search(table, run, columns, as_published), Present()
         if wanted.count:
             yield from self._blocks(search, wanted, present)
             missing = _check(wanted, present, search)

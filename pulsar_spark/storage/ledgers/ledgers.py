@@ -13,6 +13,7 @@ from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.table_parts import Term, read_parts, term
+from pulsar_spark.storage.entries.topic_files import trimmed_ledgers
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.ledgers.publishes import number_commit
@@ -46,34 +47,63 @@ def ledgers_of_topic(layout: Layout, topic_id: str) -> dict[int, PartitionLedger
 
 def ledgers_until(layout: Layout, topic: Topic, until: int) -> dict[int, PartitionLedgers]:
     """Runs by partition up to version *until*, numbered or not; :class:`CorruptState` if some can be found nowhere."""
-    log, layout = TableLog(topic.path), layout_of(layout, topic.name)
-    partitions, publish_ids, numbered = _numbered_until(layout, topic, until)
-    if numbered < until and not log.has(numbered + 1):  # commits without a publish, such as an OPTIMIZE, may be gone
-        followed = read_latest(layout, "topic").numbered_until(topic.topic_id)
-        partitions, publish_ids, numbered = _numbered_until(layout, topic, until)
-        numbered = max(numbered, followed)
-    if numbered < until and not log.has(numbered + 1):
-        raise CorruptState(
-            f"topic {str(topic.name)!r}: commit {numbered + 1} is missing from the log and not numbered: {DOCTOR}"
-        )
-    for commit in log.commits(numbered, until):
-        ends = {partition: ledgers.end_position for partition, ledgers in partitions.items()}
-        for partition, runs in number_commit(topic.path, commit, ends, publish_ids, topic.partitions).items():
-            for run in runs:
-                partitions.setdefault(partition, PartitionLedgers()).add(run)
-    return partitions
+    found = FollowedLedgers(layout, topic)
+    found.follow(until)
+    return found.partitions
 
 
-def _numbered_until(layout: Layout, topic: Topic, until: int) -> tuple[dict[int, PartitionLedgers], set[str], int]:
-    rows, _ = read_ledgers(layout.broker_table(LEDGERS.name), topic_id=topic.topic_id)
-    partitions: dict[int, PartitionLedgers] = {}
-    numbered, publish_ids = 0, set()
-    for _, partition, run in runs_of(rows):
-        if run.ledger_id <= until:
-            partitions.setdefault(partition, PartitionLedgers()).add(run)
-        publish_ids.add(run.publish_id)
-        numbered = max(numbered, run.ledger_id)
-    return partitions, publish_ids, numbered
+class FollowedLedgers:
+    """The runs of a topic by partition up to ``version`` of its table, for readers that follow its log."""
+
+    def __init__(self, layout: Layout, topic: Topic):
+        self._layout, self._topic, self._log = layout, topic, TableLog(topic.path)
+        self.partitions: dict[int, PartitionLedgers] = {}
+        self.version = 0
+        self._publish_ids: set[str] = set()
+        self._trimmed: dict[int, int] | None = None
+
+    def follow(self, until: int) -> None:
+        """Add the runs of later commits, up to version *until*; errors as of :func:`ledgers_until`."""
+        if not self.version or (self.version < until and not self._log.has(self.version + 1)):
+            self._load(until)
+        for commit in self._log.commits(self.version, until):
+            ends = {partition: ledgers.end_position for partition, ledgers in self.partitions.items()}
+            numbered = number_commit(self._topic.path, commit, ends, self._publish_ids, self._topic.partitions)
+            for partition, runs in numbered.items():
+                for run in runs:
+                    self.partitions.setdefault(partition, PartitionLedgers()).add(run)
+            if self._trimmed is not None:
+                self._trimmed.update(commit.trimmed)
+            self.version = commit.version
+
+    def first_position(self, partition: int) -> int:
+        """The first position of *partition* that was not trimmed."""
+        if self._trimmed is None:
+            self._trimmed = trimmed_ledgers(self._topic.path, self.partitions)
+        known, last = self.partitions.get(partition), self._trimmed.get(partition, 0)
+        return known.first_after(last) if known is not None and last else 0
+
+    def _load(self, until: int) -> None:
+        topic, layout = self._topic, layout_of(self._layout, self._topic.name)
+        numbered = self._load_numbered(layout, until)
+        if numbered < until and not self._log.has(numbered + 1):  # commits without a publish may be gone
+            followed = read_latest(layout, "topic").numbered_until(topic.topic_id)
+            numbered = max(self._load_numbered(layout, until), followed)
+        if numbered < until and not self._log.has(numbered + 1):
+            raise CorruptState(
+                f"topic {str(topic.name)!r}: commit {numbered + 1} is missing from the log and not numbered: {DOCTOR}"
+            )
+        self.version, self._trimmed = min(numbered, until), None
+
+    def _load_numbered(self, layout: Layout, until: int) -> int:
+        rows, _ = read_ledgers(layout.broker_table(LEDGERS.name), topic_id=self._topic.topic_id)
+        self.partitions, self._publish_ids, numbered = {}, set(), 0
+        for _, partition, run in runs_of(rows):
+            if run.ledger_id <= until:
+                self.partitions.setdefault(partition, PartitionLedgers()).add(run)
+                self._publish_ids.add(run.publish_id)
+            numbered = max(numbered, run.ledger_id)
+        return numbered
 
 
 def by_partition(rows: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:

@@ -12,9 +12,10 @@ from pulsar_spark.storage.store.store import AnyPath
 _STATISTICS_UNIT = timedelta(milliseconds=1)
 
 
-def first_published_at(table: AnyPath, ledgers: PartitionLedgers, instant: datetime) -> int:
-    """Position of the first entry published at or after *instant*; else the end position."""
-    found = (first_of_run_published_at(table, run, instant) for run in ledgers.runs)
+def first_published_at(table: AnyPath, ledgers: PartitionLedgers, instant: datetime, first: int = 0) -> int:
+    """Position of the first entry, from the run of *first* on, published at or after *instant*; else the end."""
+    runs = ledgers.overlapping(first, ledgers.end_position - 1)
+    found = (first_of_run_published_at(table, run, instant) for run in runs)
     return next((position for position in found if position is not None), ledgers.end_position)
 
 

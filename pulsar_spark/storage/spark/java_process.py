@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from socketserver import BaseServer
 from typing import Any
 
@@ -17,6 +18,9 @@ from pyspark.java_gateway import launch_gateway
 from pulsar_spark.errors import SparkNotStarted
 
 _KEPT_LINES = 1000
+_PACKAGE = Path(__file__).parents[2]
+_SOURCES = _PACKAGE / "frames" / "source" / "registered"
+"""The modules by which Spark finds our data source; ``setup.cfg`` installs them beside the package."""
 
 
 class _Chatter:
@@ -59,6 +63,23 @@ def _print_unless_ended(server: BaseServer, request: Any, client_address: Any) -
 
 
 @contextmanager
+def _sources_on_path() -> Iterator[None]:
+    """Let a JVM that starts in the block find our data source in a checkout, too."""
+    name, before = "PYTHONPATH", os.environ.get("PYTHONPATH")
+    if (_PACKAGE.parent / "pyspark_pulsar_spark.py").exists():
+        yield
+        return
+    os.environ[name] = os.pathsep.join([*([before] if before else []), str(_SOURCES)])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+@contextmanager
 def quiet_start(settings: Mapping[str, str]) -> Iterator[None]:
     """Start Spark's JVM with *settings*, unless it runs, quietly until the block ends; :class:`SparkNotStarted`."""
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
@@ -70,7 +91,8 @@ def quiet_start(settings: Mapping[str, str]) -> Iterator[None]:
     is_up = False
     try:
         try:
-            gateway = launch_gateway(conf, {"stdout": chatter.writing, "stderr": chatter.writing})
+            with _sources_on_path():
+                gateway = launch_gateway(conf, {"stdout": chatter.writing, "stderr": chatter.writing})
         except PySparkRuntimeError as failed:
             raise SparkNotStarted(
                 "Spark's JVM ended during its start: its output says why; if jars could not be fetched, give "
