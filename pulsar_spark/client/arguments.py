@@ -125,3 +125,11 @@ def check_count(name: str, count: object, least: int = 1) -> None:
     """:class:`InvalidConfiguration` unless *count* is an integer of at least *least*."""
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
         raise InvalidConfiguration(f"{name} {count!r}: give a number of at least {least}")
+
+
+def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
+    """The name of *value*, a text or an enumeration's member; :class:`InvalidConfiguration` if it is not *allowed*."""
+    name = getattr(value, "name", value)
+    if not isinstance(name, str) or name not in allowed:
+        raise InvalidConfiguration(f"{what} {name!r} is unknown: give one of {', '.join(allowed)}")
+    return name

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pyspark.sql import SparkSession
 
+from pulsar_spark.client.arguments import one_of
 from pulsar_spark.client.model.enums import ConsumerCryptoAction, Position, SubscriptionType
 from pulsar_spark.client.model.policies import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration
@@ -16,7 +17,7 @@ from pulsar_spark.frames.consuming.call import Caller, ConsumeFunction
 from pulsar_spark.frames.consuming.consumer_thread import ConsumerThread
 from pulsar_spark.frames.consuming.consumption import Consumption
 from pulsar_spark.frames.consuming.letters import FrameLetters
-from pulsar_spark.frames.consuming.membership import DEFAULT_INITIAL_POSITION, SubscribeOptions, one_of
+from pulsar_spark.frames.consuming.membership import DEFAULT_INITIAL_POSITION, SubscribeOptions
 from pulsar_spark.frames.reading.payload_batches import KeyReader
 from pulsar_spark.frames.reading.payloads import Decoding
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex

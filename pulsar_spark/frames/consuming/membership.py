@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from pulsar_spark.client.arguments import check_type
+from pulsar_spark.client.arguments import check_type, one_of
 from pulsar_spark.client.model.policies import ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.frames.consuming.letters import FrameLetters
@@ -26,14 +26,6 @@ from pulsar_spark.storage.topics.topics import Topic
 INITIAL_POSITIONS = ("Latest", "Earliest")
 DEFAULT_INITIAL_POSITION: Literal["Earliest"] = "Earliest"
 """Where new subscriptions of DataFrame consumers start (see :func:`consume`)."""
-
-
-def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
-    """The name of *value*, a text or an enumeration's member; :class:`InvalidConfiguration` if it is not *allowed*."""
-    name = getattr(value, "name", value)
-    if not isinstance(name, str) or name not in allowed:
-        raise InvalidConfiguration(f"{what} {name!r} is unknown: give one of {', '.join(allowed)}")
-    return name
 
 
 class SubscribeOptions(NamedTuple):

@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 
+from pulsar_spark.client.arguments import one_of
 from pulsar_spark.columns import arrow_udf
-from pulsar_spark.frames.consuming.membership import one_of
 from pulsar_spark.frames.publishing.message_columns import refusal
 from pulsar_spark.protocol.keys.sticky_key import MAX_HASH
 from pulsar_spark.protocol.topics.routing import HashingScheme, Scheme, key_hash

@@ -11,8 +11,8 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from pulsar_spark.client.arguments import one_of
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.frames.consuming.membership import one_of
 from pulsar_spark.frames.publishing.message_columns import REFUSED
 from pulsar_spark.payloads.keys import CryptoKeyReader
 
