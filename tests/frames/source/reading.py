@@ -11,7 +11,7 @@ from pulsar_spark.frames.source.data_source import PulsarSparkSource
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledgers import ledgers_of_topic
 from pulsar_spark.storage.topics.topics import read_topic
-from tests.support.plain_broker import PlainBroker
+from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 
 
