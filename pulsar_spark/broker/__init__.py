@@ -46,12 +46,12 @@ Pure rules of ``protocol`` decide control facts, which are few, on the driver: e
 | which rules a Key_Shared subscription has | 2.4, 0.4, 0.11 | key_shared.newcomer_of | key_shared.rules_for |
 | which rules it has after a restart | 2.4 | key_shared.restore | key_shared.kept_rules |
 | who may join others of Key_Shared | 2.4 | key_shared.refusal_of | key_shared.meta_refusal |
-| who owns which hashes as a consumer joins | 2.24-2.29 | key_shared.take_in | key_shared.owners_with |
+| who owns which hashes as a consumer joins | 2.24-2.29 | key_shared.assign_hashes | key_shared.owners_with |
 | who owns which hashes as one leaves | 2.24-2.29 | key_shared.release_hashes | key_shared.owners_without |
 | who owns which hashes after a restart | 2.24-2.29 | key_shared.restore | kept_owners.kept_selector |
-| which consumers are newcomers | 2.32, 2.35 | key_shared.take_in | key_shared.join_position |
+| which consumers are newcomers | 2.32, 2.35 | key_shared.assign_hashes | key_shared.join_position |
 | which are newcomers no longer as others leave | 2.34 | key_shared.release_hashes | key_shared.still_recent |
-| which newcomers have caught up | 2.34 | members.settle_cursors | draining.caught_up |
+| which newcomers have caught up | 2.34 | members.end_waits | draining.caught_up |
 | which consumer an entry belongs to | 2.23, 2.31 | keyed.owners_of | hash_ranges.Owners |
 | which hashes drain | 2.41, 0.22 | keyed.Keyed._what_waits | draining.DrainingHashes |
 | how many waiting entries reading passes over | 2.39 | keyed.Keyed._look_ahead_limit | draining.look_ahead_limit |
@@ -59,16 +59,16 @@ Pure rules of ``protocol`` decide control facts, which are few, on the driver: e
 | which chunked messages took too long | 1.15 | chunk_walk.expire_incomplete | chunk_limits.begun_too_early |
 | where a cursor is moved to | 3.26 | moves.Moves.seek | cursor.seek_position |
 | which policy holds for a topic | ours | bundle.Bundle.policy_text | policies.policy_text |
-| which values a policy takes | ours | requests.Intake._policy | policies.check_policy |
+| which values a policy takes | ours | executor.RequestExecutor._policy | policies.check_policy |
 | who may read compacted | ours | members.Members.subscribe | compaction.reads_compacted_refusal |
 | which topic a broker compacts by itself | ours | compaction_upkeep.CompactionUpkeep._look_at | compaction.is_wanted |
 | which messages of a small topic stay | ours | compaction_small.write_small | compaction.survivors |
-| since when messages are deduplicated | ours | requests.Intake._policy | policies.deduplication_marks |
+| since when messages are deduplicated | ours | executor.RequestExecutor._policy | policies.deduplication_marks |
 | which messages expire | 3.29, 0.26 | maintenance._expire | expiry.expired |
 | which subscriptions expiry spares | 3.29 | maintenance._expire | expiry.is_spared |
 | how large a backlog is | 3.30 | maintenance._check_quota | expiry.backlog_bytes |
 | what a quota evicts | 3.30 | maintenance._check_quota | expiry.evicted_up_to |
 | whether a quota holds producers | 3.30 | maintenance._check_in_time | expiry.holds_producers |
 | which subscription is idle for too long | 3.31 | maintenance._delete_idle | expiry.has_expired |
-| which subscriptions the broker's limit blocks | 4.5 | unacked.hold_back | unacked_limit.BrokerLimit |
+| which subscriptions the broker's limit blocks | 4.5 | unacked.limit_unacked | unacked_limit.BrokerLimit |
 """

@@ -10,8 +10,8 @@ from pulsar_spark.transforms.round_inputs import RESULT
 
 
 def count_given(dealt: DataFrame) -> DataFrame:
-    """Add to each row the messages that its consumer (or the cursor) received (``delivered``), and those among them
-    received before (``redelivered``)."""
+    """Add to each fact the messages that its consumer or cursor received in this round (``delivered``), and how many of
+    them were met before (``redelivered``)."""
     by_holder = Window.partitionBy("cursor").orderBy("holder")
     at_consumer = by_holder.rangeBetween(Window.currentRow, Window.currentRow)
     whole_cursor = by_holder.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)

@@ -15,8 +15,8 @@ ATTRIBUTES = STATE[2:]
 
 
 def apply_acknowledgements(inputs: DataFrame) -> DataFrame:
-    """The ranges with their acknowledgements, and the other rows: status acknowledged, pending, replay or unread; none
-    for rows that are not about entries."""
+    """Apply ``is_acked`` and ``left_of_batch`` to the ranges: their status is acknowledged, pending, replay or unread
+    afterwards. Other rows stay as they are."""
     status = F.col("status")
     is_acknowledged = F.coalesce("is_acked", F.lit(False)) | (status == ACKNOWLEDGED) | (F.size("left_of_batch") == 0)
     is_partly_acked_unread = F.col("left_of_batch").isNotNull() & (status == UNREAD)

@@ -11,8 +11,8 @@ from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 
 
 def count_unacked(judged: DataFrame) -> DataFrame:
-    """Add the weight of entries (unacknowledged messages), whether all pending ones come back (``is_rewound``), and the
-    messages that stay in flight: ``unacked`` of the cursor, ``unacked_here`` of the consumer."""
+    """Add ``weight``, the unacknowledged messages of an entry; ``is_rewound``, whether all pending entries come back;
+    and the messages that stay in flight: ``unacked`` of the cursor, ``unacked_here`` of the consumer."""
     by_consumer = Window.partitionBy("cursor").orderBy("consumer_id")  # one sort for both
     at_consumer = by_consumer.rangeBetween(Window.currentRow, Window.currentRow)
     whole_cursor = by_consumer.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
@@ -36,11 +36,12 @@ def count_unacked(judged: DataFrame) -> DataFrame:
     )
 
 
-def find_blocked(segments: DataFrame) -> DataFrame:
-    """Mark turns and facts as blocked or not."""
+def find_blocked(ranges: DataFrame) -> DataFrame:
+    """Add to each row whether its consumer, or else its cursor, is blocked (``is_blocked``); and whether its cursor is,
+    which then delivers no unread entries (``is_reading_blocked``)."""
     consumer = _is_blocked("turn", F.col("unacked_here"), is_at_half=False)
     cursor = _is_blocked("limits", F.col("unacked"), is_at_half=True)
-    return segments.select(
+    return ranges.select(
         "*",
         F.when(F.col("turn").isNotNull(), consumer).otherwise(cursor).alias("is_blocked"),
         cursor.alias("is_reading_blocked"),

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY, UNREAD
 
 AGAIN, NEW, NOT_OFFERED = 0, 1, 2
-"""Ranks of segments, in the order of the offer. On Exclusive and Failover unread entries rank with replay, so that
+"""Ranks of ranges, in the order of the offer. On Exclusive and Failover unread entries rank with replay, so that
 position alone decides."""
 
 
@@ -28,9 +28,9 @@ def whole_line() -> WindowSpec:
     return in_line().rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
 
 
-def offer_candidates(segments: DataFrame) -> DataFrame:
-    """Lay the candidates of each line end to end. Adds to each segment its rank, the entries on offer (0 for none),
-    those on offer before it, and of its line all on offer, and entries and messages that are offered again."""
+def offer_candidates(ranges: DataFrame) -> DataFrame:
+    """Lay the candidates of each line end to end. Adds to each range its rank, its entries on offer (0 for none), and
+    those on offer before it; and of its line, all on offer, and the entries and messages offered again."""
     is_single_active = F.col("limits.is_single_active")
     is_ripe = F.col("due_time").isNull() | (F.col("due_time") <= F.col("limits.wall")) | is_single_active
     came_due = F.col("due_time").isNotNull()
@@ -40,7 +40,7 @@ def offer_candidates(segments: DataFrame) -> DataFrame:
         .when(F.col("status") == UNREAD, F.when(is_single_active | came_due, AGAIN).otherwise(NEW))
         .otherwise(NOT_OFFERED)
     )
-    offered = segments.select(
+    offered = ranges.select(
         "*",
         rank.alias("rank"),
         F.when(rank < NOT_OFFERED, F.col("last") - F.col("first") + 1).otherwise(0).alias("offered"),

@@ -16,17 +16,17 @@ from pulsar_spark.protocol.acknowledgement.cursor import DEAD, PENDING, REPLAY, 
 from pulsar_spark.protocol.redelivery.letters import is_too_often
 
 
-def judge_returns(segments: DataFrame) -> DataFrame:
-    """Mark each segment: whether it comes back by itself (``is_back``), whether a request or its due time brings it
-    back (``is_returned``), and whether that counts."""
+def judge_returns(ranges: DataFrame) -> DataFrame:
+    """Mark the ranges that come back: for any reason (``is_back``), by a request or their due time (``is_returned``),
+    and so that it counts (``is_counted``)."""
     is_pending = F.col("status") == PENDING
     is_named = is_pending & F.col("return_time").isNotNull()
     due_time = F.when(is_named, F.col("return_time")).otherwise(F.col("due_time"))
     is_requested, has_fallen_due = _is_true(F.col("is_redelivered")), _is_true(due_time <= F.col("limits.now"))
     is_seen = ~_is_true(is_named & F.col("is_unseen"))
     is_returned = is_requested | has_fallen_due
-    return segments.select(
-        *(name for name in segments.columns if name not in ("due_time", "return_time", "is_unseen", "is_redelivered")),
+    return ranges.select(
+        *(name for name in ranges.columns if name not in ("due_time", "return_time", "is_unseen", "is_redelivered")),
         due_time.alias("due_time"),
         _is_true(is_pending & is_returned).alias("is_returned"),
         _is_true(is_pending & (is_requested | (has_fallen_due & is_seen))).alias("is_counted"),
@@ -35,10 +35,7 @@ def judge_returns(segments: DataFrame) -> DataFrame:
 
 
 def give_back(judged: DataFrame) -> DataFrame:
-    """Apply the returns, one row per segment.
-
-    Pending entries that come back are replay, due at once, or dead. Others may get a new due time.
-    """
+    """Pending entries that come back become replay, due at once, or dead. Other entries may get a new due time."""
     is_single_active, is_counted, status = F.col("limits.is_single_active"), F.col("is_counted"), F.col("status")
     is_back = F.col("is_back") | _is_true(F.col("is_rewound") & (status == PENDING))
     is_dead = is_counted & is_too_often(F.col("redelivery_count") + 1, F.col("limits.max_redeliver_count"))

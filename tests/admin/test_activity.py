@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from pulsar_spark.broker.committing.round_rows import EntryRows
+from pulsar_spark.broker.committing.round_rows import CursorRanges
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.delta.tables import AppendTable
@@ -69,7 +69,7 @@ def topic(layout, clock):
     for age, ranges in zip((200, 30, 5), rounds):
         broker.commit_round(
             [{**common, "kind": "topic", "ledger_id": 2, "end_position": 12}, cursor, *consumers, reset],
-            [EntryRows(key, TOPIC, ranges)],
+            [CursorRanges(key, TOPIC, ranges)],
             clock() - timedelta(seconds=age),
         )
     dead = create_topic(layout, f"{TOPIC}-s-DLQ")

@@ -8,7 +8,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.committing.round_rows import EntryRows
+from pulsar_spark.broker.committing.round_rows import CursorRanges
 from pulsar_spark.cli.administration import subscriptions
 from pulsar_spark.errors import SubscriptionNotFound
 from pulsar_spark.protocol.acknowledgement.cursor import Range
@@ -87,7 +87,7 @@ def commit(
         ),
     ]  # fmt: skip
     double.commit_round(
-        facts, [EntryRows(CursorKey(topic.topic_id, partition, "s"), TOPIC, ranges)], START + timedelta(seconds=at)
+        facts, [CursorRanges(CursorKey(topic.topic_id, partition, "s"), TOPIC, ranges)], START + timedelta(seconds=at)
     )
 
 

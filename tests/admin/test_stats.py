@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.committing.round_rows import EntryRows
+from pulsar_spark.broker.committing.round_rows import CursorRanges
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
@@ -52,7 +52,7 @@ def state(topic, partition, *, end, mark_delete, ranges=(), permits=10):
     }
     key = CursorKey(topic.topic_id, partition, "s")
     return [{**common, "kind": "topic", "ledger_id": 1, "end_position": end}, cursor, consumer], [
-        EntryRows(key, TOPIC, ranges)
+        CursorRanges(key, TOPIC, ranges)
     ]
 
 

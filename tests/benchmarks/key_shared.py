@@ -63,14 +63,14 @@ def _moves(bench: Bench, messages: int) -> Iterator[Figure]:
         seconds(lambda: rig.ask([on.subscribe("new", "KeyShared", lease_ms=LEASE_MS), on.flow("new", share)])),
         seconds(lambda: rig.ask([on.close("c0")])),
     ]
-    rows, until = [keyed.state_rows()], 0
+    rows, until = [keyed.changed_ranges()], 0
     while keyed.is_moving():
         until += share
         if until > messages:
             raise AssertionError("all was acknowledged, and entries are with others than their owners")
         asked = [*keyed.acknowledgements(until), *keyed.flows(share // 4)]
         rounds.append(seconds(lambda: rig.ask(asked)))
-        rows.append(keyed.state_rows())
+        rows.append(keyed.changed_ranges())
     yield Figure(FAMILY, f"a round while a consumer joins and one leaves, {messages // 2:,} in flight", SECONDS, rounds)
     yield Figure(
         FAMILY, "rounds until every hash is with its owner alone, a quarter done a round", COUNT, [len(rounds)]
@@ -105,7 +105,7 @@ class _Subscription:
         """Messages a second; everything is unread again afterwards."""
         self.rig.ask([self.on.seek(0)])
         elapsed = seconds(lambda: self.hand_out(PERMITS))
-        self.rows.append(self.state_rows())
+        self.rows.append(self.changed_ranges())
         acknowledgements = self.acknowledgements()
         elapsed += seconds(lambda: self.rig.ask(acknowledgements))
         if self._cursor().mark_delete != messages - 1:
@@ -128,9 +128,9 @@ class _Subscription:
     def is_moving(self) -> bool:
         """Is any entry with another consumer than the owner of its hash?"""
         cursor = self._cursor()
-        return cursor.elsewhere is not None and len(cursor.elsewhere[1]) > 0
+        return cursor.at_others is not None and len(cursor.at_others[1]) > 0
 
-    def state_rows(self) -> int:
+    def changed_ranges(self) -> int:
         return len(self._states())
 
     def _states(self) -> list:

@@ -76,7 +76,7 @@ class Tracker:
         positions = np.sort(self.dues.come_due(self.entries, self.cut_off, most).positions)
         self.entries.set_at(positions, ACKNOWLEDGED_CODE)
         self.entries.take_changes()
-        self.dues.settle(self.entries)
+        self.dues.advance_watermark(self.entries)
         return [
             list(place) for place in sorted({self.places[at] for at in positions.tolist() if at not in self.cleared})
         ]

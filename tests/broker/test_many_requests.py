@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from pulsar_spark.broker.requests import requests
+from pulsar_spark.broker.requests import executor
 from pulsar_spark.broker.requests.drafts import RoundDraft
+from pulsar_spark.broker.requests.executor import RequestExecutor
 from pulsar_spark.broker.requests.request import MOST_DELAY_MS, requests_of
-from pulsar_spark.broker.requests.requests import Intake
 from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SetAside
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.requests import On
@@ -62,7 +62,7 @@ def drawn(seed: int) -> list[dict]:
 def taken(bundle, rows: list[dict], broken=()) -> tuple:
     """What a round notes down of *rows*."""
     draft = RoundDraft(bundle.round + 1, bundle.now.own, bundle.now.wall)
-    Intake(bundle, draft, dict(broken)).take_all(requests_of(REQUESTS.rows(rows)))
+    RequestExecutor(bundle, draft, dict(broken)).execute_all(requests_of(REQUESTS.rows(rows)))
     noted = {
         key: (list(each.acks), each.ack_sets, each.returns, each.redelivered) for key, each in draft.cursors.items()
     }
@@ -73,7 +73,7 @@ def taken(bundle, rows: list[dict], broken=()) -> tuple:
 def test_many_alike_are_noted_as_they_are_one_by_one(bundle, monkeypatch, seed):
     rows = drawn(seed)
     one_by_one = taken(bundle, rows)
-    monkeypatch.setattr(requests, "MANY", 1)
+    monkeypatch.setattr(executor, "MANY", 1)
     together = taken(bundle, rows)
     assert together == one_by_one
     noted, facts, refusals, _ = together
@@ -83,13 +83,13 @@ def test_many_alike_are_noted_as_they_are_one_by_one(bundle, monkeypatch, seed):
 
 
 def test_of_many_alike_the_first_of_which_is_refused_each_is_refused(bundle, monkeypatch):
-    monkeypatch.setattr(requests, "MANY", 1)
+    monkeypatch.setattr(executor, "MANY", 1)
     noted, _, refusals, _ = taken(bundle, [ON.negative_ack("nobody", position) for position in range(4)])
     assert (noted, [refusal.error for refusal in refusals]) == ({}, ["ConsumerNotFound"] * 4)
 
 
 def test_of_many_alike_one_that_is_set_aside_is_left_out(bundle, monkeypatch):
-    monkeypatch.setattr(requests, "MANY", 1)
+    monkeypatch.setattr(executor, "MANY", 1)
     rows = [ON.ack(position, consumer="c") for position in range(0, 8, 2)]
     entry = SetAside(REQUEST, "Bug", "", request_id=rows[2]["request_id"])
     noted, facts, _, _ = taken(bundle, rows, {entry.id: entry}.items())

@@ -28,11 +28,11 @@ TOPICS = {
     for each in ("plain", "delayed", "chunked", "keyed", "taken-over", "trimmed", "graves", "ill")
 }
 NOT_KEPT = {
-    "changes",
+    "map_version",
     "nothing_found_at",
     "entries",
     "_selector",
-    "elsewhere",
+    "at_others",
     "dues",
     "chunked",
     "owned",

@@ -50,14 +50,14 @@ class Watched(Duel):
 
 
 def test_what_is_out_before_the_plan_is_what_it_leaves_out(monkeypatch):
-    out, compared, real = {}, [], keyed.entries_out
+    out, compared, real = {}, [], keyed.awaited_entries
 
     def noted(changes, *given):
         found = real(changes, *given)
         out[changes.cursor.key] = set(found.positions.tolist())
         return found
 
-    monkeypatch.setattr(keyed, "entries_out", noted)
+    monkeypatch.setattr(keyed, "awaited_entries", noted)
 
     @drawn(10)
     @given(key_strategies.histories())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsar_spark.broker.committing.round_rows import EntryRows, rows_of_round
+from pulsar_spark.broker.committing.round_rows import CursorRanges, rows_of_round
 from pulsar_spark.frames.sinks.sent_history import History
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
@@ -44,7 +44,7 @@ def topic(layout: Layout):
 
 def commit(layout, topic, number: int, ranges: list[Range], *, is_named: bool, mark_delete: int = -1) -> None:
     key = CursorKey(topic.topic_id, -1, "s")
-    entries = named(key, str(topic.name), ranges) if is_named else [EntryRows(key, str(topic.name), ranges)]
+    entries = named(key, str(topic.name), ranges) if is_named else [CursorRanges(key, str(topic.name), ranges)]
     cursor = {"kind": "cursor", "topic": str(topic.name), "mark_delete_position": mark_delete, **key._asdict()}
     rows = rows_of_round(number, [{"kind": "round"}, cursor], entries)
     AppendTable(layout.broker_table("cursor_ledger")).append(rows)

@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "owners-looked-up-once",
         "which messages are held by a former owner of their key is not found again after a join or leave",
-        "broker/key_shared/out.py",
+        "broker/key_shared/awaited.py",
         "if known is not None and known[0] is cursor.selector:",
         "if known is not None:",
         "tests/spec/key_shared/test_order.py::test_case",

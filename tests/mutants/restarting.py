@@ -92,8 +92,8 @@ MUTANTS = (
         "snapshot-forgets-hash-ranges",
         "a snapshot forgets which hashes consumers own",
         "broker/committing/snapshots.py",
-        "with_ranges=True",
-        "with_ranges=False",
+        "with_hash_ranges=True",
+        "with_hash_ranges=False",
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
     ),
     Mutant(

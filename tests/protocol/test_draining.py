@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_spark.protocol.keys.draining import (
+    Awaited,
     DrainingHashes,
     NothingWaits,
-    Out,
     RecentlyJoined,
     caught_up,
     look_ahead_limit,
@@ -21,9 +21,9 @@ OUT = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20), st.booleans()), 
 ENTRIES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20)), max_size=12)
 
 
-def out_of(rows: list[tuple[int, int, bool]]) -> Out:
+def out_of(rows: list[tuple[int, int, bool]]) -> Awaited:
     hashes, positions, elsewhere = zip(*rows) if rows else ((), (), ())
-    return Out(np.array(hashes, np.int32), np.array(positions, np.int64), np.array(elsewhere, bool))
+    return Awaited(np.array(hashes, np.int32), np.array(positions, np.int64), np.array(elsewhere, bool))
 
 
 def waiting(waits, entries: list[tuple[int, int]], owners: list[int] | None = None) -> list[bool]:

@@ -63,7 +63,7 @@ def change(entries: EntryMap, plain: Plain, kind: str, where, what) -> None:
         assert entries.replace(before, *where, after) == len(hit)
         plain.put(hit, [after] * len(hit))
     elif kind == "rest":
-        entries.rest(with_fresh=bool(what))
+        entries.pack_unchanged(with_fresh=bool(what))
 
 
 def told(taken) -> dict[int, int]:

@@ -8,13 +8,13 @@ from pulsar_spark.protocol.entries import entry_ranges
 from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, EntryState
 from pulsar_spark.protocol.entries.entry_map import EntryMap
 from pulsar_spark.protocol.entries.entry_ranges import (
-    Listed,
+    ScatteredRange,
     acknowledge_all,
+    changed_ranges,
     join_acknowledged,
-    put_listed,
     put_ranges,
+    put_scattered,
     ranges_of,
-    state_rows,
 )
 
 ENTRIES = 9000
@@ -34,27 +34,27 @@ def mixed() -> EntryMap:
     return entries
 
 
-def put(entries: EntryMap, rows: entry_ranges.StateRows) -> EntryMap:
+def put(entries: EntryMap, rows: entry_ranges.ChangedRanges) -> EntryMap:
     plain = [each for each in rows.ranges if each.entries is None]
     for each in rows.ranges:
         if each.entries is not None:
             assert len(rows.positions[each.first]) == each.entries
-            put_listed(entries, [Listed(each, rows.positions[each.first])])
+            put_scattered(entries, [ScatteredRange(each, rows.positions[each.first])])
     put_ranges(entries, plain)
     entries.take_changes()
     return entries
 
 
 def test_rows_are_few_and_a_map_is_made_of_them_again(mixed):
-    rows = state_rows(mixed.take_changes(), mixed.codes, -1)
+    rows = changed_ranges(mixed.take_changes(), mixed.codes, -1)
     assert len(rows.ranges) == 4 and len(rows.positions) == 3
     assert ranges_of(put(EntryMap(), rows)) == list(ranges_of(mixed))
-    whole = state_rows(mixed.everything(), mixed.codes, -1)
+    whole = changed_ranges(mixed.everything(), mixed.codes, -1)
     assert ranges_of(put(EntryMap(), whole)) == list(ranges_of(mixed))
 
 
 def test_an_answer_to_a_whole_delivery_is_one_row_and_changes_no_page(mixed):
-    again = put(EntryMap(), state_rows(mixed.take_changes(), mixed.codes, -1))
+    again = put(EntryMap(), changed_ranges(mixed.take_changes(), mixed.codes, -1))
     answered = acknowledge_all(mixed.codes, mixed.codes.code(state("b", 7)), 0, ENTRIES - 1)
     assert mixed.take_changes() == [] and answered == Range(0, ENTRIES - 1, "acknowledged", "b", 7)
     put_ranges(again, [answered])
@@ -63,7 +63,7 @@ def test_an_answer_to_a_whole_delivery_is_one_row_and_changes_no_page(mixed):
 
 
 def test_of_an_answer_only_what_lies_between_its_ends_counts(mixed):
-    again = put(EntryMap(), state_rows(mixed.take_changes(), mixed.codes, -1))
+    again = put(EntryMap(), changed_ranges(mixed.take_changes(), mixed.codes, -1))
     put_ranges(again, [Range(50, 4999, "acknowledged", "b", 7), Range(5000, 5000, "acknowledged")])
     again.take_changes()
     left = [each for each in ranges_of(again) if each.consumer_id == "b"]

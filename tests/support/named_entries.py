@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pulsar_spark.broker.committing.round_rows import EntryRows
+from pulsar_spark.broker.committing.round_rows import CursorRanges
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 
 
-def named(key: CursorKey, topic: str, ranges: Sequence[Range]) -> list[EntryRows]:
+def named(key: CursorKey, topic: str, ranges: Sequence[Range]) -> list[CursorRanges]:
     """The rows of a cursor with these *ranges*, one for all entries of a state: it names them."""
     of_state: dict[tuple, list[int]] = {}
     for range_ in ranges:
@@ -18,4 +18,4 @@ def named(key: CursorKey, topic: str, ranges: Sequence[Range]) -> list[EntryRows
     for state, at in of_state.items():
         found.append(Range(at[0], at[-1], *state)._replace(entries=len(at)))
         positions[at[0]] = np.array(at)
-    return [EntryRows(key, topic, found, positions=positions)]
+    return [CursorRanges(key, topic, found, positions=positions)]

@@ -3,12 +3,12 @@
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.committing.facts import cursor_row, dead_letter_rows, removed_consumer_row, reset_row
 from pulsar_spark.broker.committing.round_rows import RoundRows
-from pulsar_spark.broker.cursors.unacked import hold_back
+from pulsar_spark.broker.cursors.unacked import limit_unacked
 from pulsar_spark.broker.gathering.candidates import let_rest
 from pulsar_spark.broker.gathering.planned_entries import PlannedEntries
-from pulsar_spark.broker.key_shared.key_shared import with_other_ranges
+from pulsar_spark.broker.key_shared.key_shared import with_other_hash_ranges
 from pulsar_spark.broker.planning.work import Outcome, Work
-from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.requests.drafts import CursorChanges, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 
 
@@ -28,10 +28,10 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome
         with isolated(of_cursor(changes.cursor)):
             _absorb_cursor(changes, entries, outcome, rows)
     if limit:
-        blocked, facts = hold_back(bundle, limit)
+        blocked, facts = limit_unacked(bundle, limit)
         rows.facts += facts
         for cursor in blocked:
-            draft.of(cursor).is_changed = True
+            draft.changes_of(cursor).is_changed = True
     for changes in draft.cursors.values():
         cursor = changes.cursor
         if cursor.chunked is not None and changes.is_changed:
@@ -47,16 +47,17 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome
             if cursor.dues is not None:
                 cursor.dues.is_stored = True
         rows.facts += [removed_consumer_row(cursor, *removed) for removed in changes.removed]
+        may_own_others = changes.hash_ranges_before is not None
         rows.facts += [
-            bundle.consumer_row(cursor, cursor.consumers[consumer_id], with_ranges=changes.ranges_before is not None)
-            for consumer_id in sorted(changes.changed_consumers | with_other_ranges(changes))
+            bundle.consumer_row(cursor, cursor.consumers[consumer_id], with_hash_ranges=may_own_others)
+            for consumer_id in sorted(changes.changed_consumers | with_other_hash_ranges(changes))
             if consumer_id in cursor.consumers
         ]
     bundle.cursors.wake(draft.cursors)
     return rows
 
 
-def _absorb_cursor(changes: CursorDraft, work: PlannedEntries, outcome: Outcome, rows: RoundRows) -> None:
+def _absorb_cursor(changes: CursorChanges, work: PlannedEntries, outcome: Outcome, rows: RoundRows) -> None:
     cursor, before = changes.cursor, changes.cursor.mark_delete
     rows.facts += dead_letter_rows(cursor, work.dead(outcome.ranges))
     rows.delivered += outcome.delivered
@@ -66,14 +67,14 @@ def _absorb_cursor(changes: CursorDraft, work: PlannedEntries, outcome: Outcome,
         cursor.follow_map()
         changes.is_changed = True
     if cursor.dues is not None:
-        cursor.dues.settle(cursor.entries)
+        cursor.dues.advance_watermark(cursor.entries)
     cursor.advance_read_position()
     if not changes.is_rewritten:
-        rows.add_entries(cursor, changed)
-    _store(changes, outcome)
+        rows.add_ranges(cursor, changed)
+    _absorb_consumers(changes, outcome)
 
 
-def _store(changes: CursorDraft, outcome: Outcome) -> None:
+def _absorb_consumers(changes: CursorChanges, outcome: Outcome) -> None:
     cursor = changes.cursor
     for counted in outcome.consumers:
         consumer = cursor.consumers[counted.consumer_id]

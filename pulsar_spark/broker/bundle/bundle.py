@@ -89,9 +89,6 @@ class Bundle(Topics):
     def policy_text(self, topic: str, name: str) -> str:
         return policy_text(self.policies, topic, name)
 
-    def cursors_of(self, topic_id: str) -> list[Cursor]:
-        return self.cursors.of_topic(topic_id)
-
     def batch_size(self, cursor: Cursor, position: int) -> int:
         """Messages in a numbered entry; 1 if no longer known."""
         run = next(self.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position), None)
@@ -107,14 +104,14 @@ class Bundle(Topics):
             for partition, groups in state.chunk_groups.items():
                 if not groups.is_large:
                     continue
-                here = (cursor for cursor in self.cursors_of(state.topic.topic_id) if cursor.key.partition == partition)
-                needed = min((cursor.mark_delete + 1 for cursor in here), default=groups.last_position + 1)
-                groups.forget_before(needed)
+                cursors = self.cursors.of_topic(state.topic.topic_id)
+                firsts = (each.mark_delete + 1 for each in cursors if each.key.partition == partition)
+                groups.forget_before(min(firsts, default=groups.last_position + 1))
 
     def forget_runs(self) -> None:
         for state in self.topics.values():
             firsts = dict.fromkeys(state.partitions, MAX_LONG)
-            for cursor in self.cursors_of(state.topic.topic_id):
+            for cursor in self.cursors.of_topic(state.topic.topic_id):
                 first = cursor.mark_delete + 1
                 partition = cursor.key.partition
                 firsts[partition] = min(first, firsts.get(partition, first))
@@ -136,7 +133,7 @@ class Bundle(Topics):
         found: dict[tuple[str, int], int] = {}
         for key, cursor in self.cursors.items():
             if cursor.dues is not None:
-                cursor.dues.settle(cursor.entries, self.now.wall)
+                cursor.dues.advance_watermark(cursor.entries, self.now.wall)
                 place = key.topic_id, key.partition
                 found[place] = min(cursor.dues.watermark, found.get(place, cursor.dues.watermark))
         for place, watermark in found.items():
@@ -171,12 +168,12 @@ class Bundle(Topics):
                 self.renew_lease(client_id, now)
         return gone
 
-    def consumer_row(self, cursor: Cursor, consumer: Consumer, *, with_ranges: bool) -> dict:
+    def consumer_row(self, cursor: Cursor, consumer: Consumer, *, with_hash_ranges: bool) -> dict:
         """The row of a connected consumer (see facts); its lease ends by the machine's clock."""
         until = self.leases.get(consumer.client_id)
         return consumer_row(
             cursor,
             consumer,
             lease_time=None if until is None else until - self.now.own + self.now.wall,
-            with_ranges=with_ranges,
+            with_hash_ranges=with_hash_ranges,
         )

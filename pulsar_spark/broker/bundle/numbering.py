@@ -22,7 +22,7 @@ def number_topic(state: TopicState, delayed_after: Callable[[int], int]) -> list
     """Number the commits after ``state.version``; returns rows of ``ledgers``, and sets ``state.error`` to what stopped
     it."""
     rows, before, state.error, state.stopped_at = [], state.error, None, None
-    state.publish_ids.settle()
+    state.publish_ids.note_stored()
     try:
         for commit in state.log.commits(state.version):
             check_features(state.topic.path, commit)

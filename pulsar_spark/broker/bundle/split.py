@@ -22,9 +22,9 @@ from pulsar_spark.broker.bundle.load_bundle import load_bundle, served_by
 from pulsar_spark.broker.bundle.other_bundles import append_requests
 from pulsar_spark.broker.committing.facts import removed_consumer_row
 from pulsar_spark.broker.delays.delay_index import DelayIndex
+from pulsar_spark.broker.requests.executor import SENT_ON
 from pulsar_spark.broker.requests.reading import read_request_batch
 from pulsar_spark.broker.requests.request import Request, new_request
-from pulsar_spark.broker.requests.requests import SENT_ON
 from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.broker.service.backoff import Waits
 from pulsar_spark.broker.service.lease_keeper import LeaseKeeper, new_broker_id

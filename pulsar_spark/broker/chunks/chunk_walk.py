@@ -13,7 +13,7 @@ from pulsar_spark.broker.chunks.chunked import Chunked
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.deliver_times import delayed_at, honours_delays
 from pulsar_spark.broker.delays.waiting import waits_since
-from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.requests.drafts import CursorChanges, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from pulsar_spark.protocol.acknowledgement.positions import as_array, inside
@@ -35,14 +35,15 @@ def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
 def _take_numbered(bundle: Bundle, draft: RoundDraft, cursor: Cursor, chunked: Chunked) -> None:
     if chunked.released or chunked.kept_back:
         firsts, lasts = chunked.groups.units(chunked.seen, chunked.numbered - 1)
-        acknowledge(draft.of(cursor), lasts[chunked.are_released(firsts)])
+        expire_units(draft.changes_of(cursor), lasts[chunked.are_released(firsts)])
         for consumer_id, kept in chunked.kept_back.items():
             units = lasts[inside(firsts, kept)]
-            hold(draft.of(cursor), consumer_id, units[~go_by_deliver_time(bundle, cursor, units, draft.wall)])
+            waits = go_by_deliver_time(bundle, cursor, units, draft.wall)
+            keep_pending(draft.changes_of(cursor), consumer_id, units[~waits])
     chunked.take_news()
-    # Messages begun anew, broken or deleted no longer hold it back, even without requests for the cursor.
+    # Parts of messages that began anew, broke or were deleted are acknowledged, even without requests for the cursor.
     if len(chunked.unneeded_parts()):
-        draft.of(cursor).is_changed = True
+        draft.changes_of(cursor).is_changed = True
 
 
 def expire_incomplete(bundle: Bundle, draft: RoundDraft) -> None:
@@ -55,10 +56,10 @@ def expire_incomplete(bundle: Bundle, draft: RoundDraft) -> None:
             if due is not None and due <= draft.wall:
                 opened = chunked.groups.open()
                 chunked.release(opened.firsts[opened.since <= begun_too_early(chunked.limits.expire_ms, draft.wall)])
-                draft.of(cursor).is_changed = True
+                draft.changes_of(cursor).is_changed = True
 
 
-def release_until(changes: CursorDraft, last: int) -> None:
+def release_until(changes: CursorChanges, last: int) -> None:
     """Release incomplete messages that end at or before *last*, because of time to live or a quota."""
     chunked = changes.cursor.chunked
     if chunked is None:
@@ -70,7 +71,7 @@ def release_until(changes: CursorDraft, last: int) -> None:
         changes.is_changed = True
 
 
-def acknowledge(changes: CursorDraft, units: Iterable[int]) -> None:
+def expire_units(changes: CursorChanges, units: Iterable[int]) -> None:
     """Acknowledge the messages that end at *units* as expired."""
     for unit in map(int, units):
         if unit not in changes.acks and not changes.cursor.is_done(unit):
@@ -78,7 +79,7 @@ def acknowledge(changes: CursorDraft, units: Iterable[int]) -> None:
             changes.expired += 1
 
 
-def hold(changes: CursorDraft, consumer_id: str, units: np.ndarray) -> None:
+def keep_pending(changes: CursorChanges, consumer_id: str, units: np.ndarray) -> None:
     """Make messages that end at *units* pending at a consumer, without sending them."""
     entries = changes.cursor.entries
     units = np.sort(units[units > entries.mark_delete])
@@ -103,14 +104,14 @@ def go_by_deliver_time(bundle: Bundle, cursor: Cursor, positions: np.ndarray, wa
 
 
 class ChunkWalk:
-    """One cursor's read in one round, with regard to chunks; *are_settled* says which entries do not go out in this
-    round."""
+    """One cursor's read in one round, as far as it concerns chunks; *stay_away* says which entries no consumer can get
+    in this round."""
 
     def __init__(
-        self, bundle: Bundle, changes: CursorDraft, chunked: Chunked, are_settled: Callable[[np.ndarray], np.ndarray]
+        self, bundle: Bundle, changes: CursorChanges, chunked: Chunked, stay_away: Callable[[np.ndarray], np.ndarray]
     ):
         self._bundle, self._changes, self._chunked = bundle, changes, chunked
-        self._are_settled, self._limits, self._limiter = are_settled, chunked.limits, chunked.limiter
+        self._stay_away, self._limits, self._limiter = stay_away, chunked.limits, chunked.limiter
         self._found: tuple[tuple[int, int], list[Eviction]] | None = None
 
     def evicted(self, last: int) -> np.ndarray:
@@ -125,11 +126,11 @@ class ChunkWalk:
             left, units = firsts[ends == STILL_OPEN], np.sort(ends[self._are_complete(firsts, ends)])
             consumer_id = self._limiter.consumer_id
             if self._limits.auto_acks:
-                acknowledge(changes, units)
+                expire_units(changes, units)
                 chunked.release(left)
                 changes.is_changed = True
             else:
-                hold(changes, consumer_id, units)
+                keep_pending(changes, consumer_id, units)
                 chunked.keep_back(consumer_id, left)
                 changes.changed_consumers.add(consumer_id)
                 changes.is_changed = True
@@ -161,23 +162,23 @@ class ChunkWalk:
         open_then = np.arange(1, len(firsts) + 1) - np.searchsorted(np.sort(ends), firsts, "right")
         if open_then.max() <= most:
             return []
-        is_left = ~self._is_settled(firsts, ends)
-        groups = map(Group, firsts[is_left].tolist(), ends[is_left].tolist())
+        counts = ~self._are_exempt(firsts, ends)
+        groups = map(Group, firsts[counts].tolist(), ends[counts].tolist())
         return evictions(groups, most=most, begin=chunked.walked)
 
-    def _is_settled(self, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Which groups do not count for limits: settled, or delivered by deliver time."""
+    def _are_exempt(self, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Which groups do not count for limits: released, kept back or over, or delivered by deliver time."""
         chunked, cursor = self._chunked, self._changes.cursor
-        is_settled = (ends == STILL_OPEN) & chunked.are_released(firsts)
+        are_exempt = (ends == STILL_OPEN) & chunked.are_released(firsts)
         for kept in chunked.kept_back.values():
-            is_settled |= (ends == STILL_OPEN) & inside(firsts, kept)
+            are_exempt |= (ends == STILL_OPEN) & inside(firsts, kept)
         is_over = ends != STILL_OPEN
         is_known = np.zeros(len(ends), bool)
-        is_known[is_over] = self._are_settled(ends[is_over])
+        is_known[is_over] = self._stay_away(ends[is_over])
         units = np.sort(ends[self._are_complete(firsts, ends) & ~is_known])
         by_deliver_time = units[go_by_deliver_time(self._bundle, cursor, units, self._bundle.now.wall)]
         is_known |= np.isin(ends, by_deliver_time)
-        return is_settled | (self._are_complete(firsts, ends) & is_known)
+        return are_exempt | (self._are_complete(firsts, ends) & is_known)
 
 
 def _columns(found: list[Eviction]) -> tuple[np.ndarray, np.ndarray]:

@@ -39,7 +39,7 @@ class RoundTables(NamedTuple):
 def is_worth_a_commit(bundle: Bundle, draft: RoundDraft, rows: RoundRows, requests_version: int) -> bool:
     """Did anything change? Also after the clock was set back, or many requests without effect."""
     is_far = requests_version >= bundle.requests_committed + REQUESTS_UNSAID
-    return bool(rows.facts or rows.entries or draft.was_set_back or is_far)
+    return bool(rows.facts or rows.ranges or draft.was_set_back or is_far)
 
 
 def round_table(
@@ -67,7 +67,7 @@ def round_table(
             served=bundle.served,
         )
     )
-    return rows_of_round(draft.number, rows.facts, rows.entries)
+    return rows_of_round(draft.number, rows.facts, rows.ranges)
 
 
 def commit_ledgers(tables: RoundTables, bundle: Bundle, rows: pa.Table) -> None:

@@ -101,8 +101,8 @@ def removed_cursor_row(cursor: Cursor) -> dict:
     return dict(_of(cursor, "cursor"), is_removed=True)
 
 
-def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None, with_ranges: bool) -> dict:
-    """One row per connected consumer. *with_ranges* adds its hash ranges; else those of its previous row stay."""
+def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None, with_hash_ranges: bool) -> dict:
+    """One row per connected consumer. *with_hash_ranges* adds its hash ranges; else those of its previous row stay."""
     return dict(
         _of(cursor, "consumer"),
         consumer_id=consumer.consumer_id,
@@ -118,7 +118,7 @@ def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None, 
         msg_redeliver_counter=consumer.msg_redeliver_counter,
         properties=list((consumer.properties | cursor.kept_properties.get(consumer.consumer_id, {})).items()),
         hash_ranges=[{"start": start, "end": end} for start, end in cursor.hash_ranges.get(consumer.consumer_id, ())]
-        if with_ranges and cursor.selector
+        if with_hash_ranges and cursor.selector
         else None,
         read_position=cursor.recently_joined.get(consumer.consumer_id),
         chunks=packed_stretches(cursor.chunked.kept_back.get(consumer.consumer_id) if cursor.chunked else None),

@@ -12,7 +12,7 @@ from pulsar_spark.broker.chunks.chunked import Chunked
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from pulsar_spark.protocol.acknowledgement.packed_ranges import TAIL, PackedRanges, joined, used_numbers
-from pulsar_spark.protocol.entries.entry_ranges import StateRows, join_acknowledged, state_rows
+from pulsar_spark.protocol.entries.entry_ranges import ChangedRanges, changed_ranges, join_acknowledged
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.storage.ledgers.packed_columns import null_column
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -20,7 +20,7 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 _BLOCK_ROWS = 65_536
 
 
-class EntryRows(NamedTuple):
+class CursorRanges(NamedTuple):
     """Ranges of a cursor, one row each. By first place, ``positions`` has the entries of ranges that mean not all
     between their ends, and ``chunks`` packed chunked messages."""
 
@@ -36,19 +36,19 @@ class RoundRows:
 
     def __init__(self, facts: list[dict], number: int):
         self.facts, self.number = list(facts), number
-        self.entries: list[EntryRows] = []
+        self.ranges: list[CursorRanges] = []
         self.acknowledged = 0
         """Entries that were not acknowledged before, without the dead ones."""
         self.delivered = 0
         """Messages given out."""
 
-    def add_entries(self, cursor: Cursor, states: StateRows) -> None:
+    def add_ranges(self, cursor: Cursor, states: ChangedRanges) -> None:
         """Add rows that replace earlier states of their entries."""
         if states.ranges:
             chunks = None if cursor.chunked is None else self._chunks_in(cursor.chunked, states)
-            self.entries.append(EntryRows(cursor.key, cursor.topic, states.ranges, states.positions, chunks))
+            self.ranges.append(CursorRanges(cursor.key, cursor.topic, states.ranges, states.positions, chunks))
 
-    def _chunks_in(self, chunked: Chunked, states: StateRows) -> dict[int, bytes | None]:
+    def _chunks_in(self, chunked: Chunked, states: ChangedRanges) -> dict[int, bytes | None]:
         """The packed chunked messages in ranges delivered in this round, by first position."""
         return {
             range_.first: chunked.packed_at(states.positions[range_.first])
@@ -61,10 +61,10 @@ class RoundRows:
     def add_map(self, cursor: Cursor) -> None:
         entries = cursor.entries
         join_acknowledged(entries)
-        self.add_entries(cursor, state_rows(entries.everything(), entries.codes, entries.mark_delete))
+        self.add_ranges(cursor, changed_ranges(entries.everything(), entries.codes, entries.mark_delete))
 
 
-def rows_of_round(round_number: int, facts: list[dict], entries: Iterable[EntryRows]) -> pa.Table:
+def rows_of_round(round_number: int, facts: list[dict], entries: Iterable[CursorRanges]) -> pa.Table:
     """The Arrow rows of a round: *facts*, large kinds last, then a row per range of *entries*."""
     many: dict[str, list[dict]] = {"": [], "consumer": [], "letter": []}
     for fact in facts:
@@ -79,7 +79,7 @@ def rows_of_round(round_number: int, facts: list[dict], entries: Iterable[EntryR
     return pa.concat_tables([table, _rows_of_ranges(round_number, entries, ranges)])
 
 
-def _rows_of_ranges(round_number: int, entries: list[EntryRows], ranges: PackedRanges) -> pa.Table:
+def _rows_of_ranges(round_number: int, entries: list[CursorRanges], ranges: PackedRanges) -> pa.Table:
     columns = {"first": ranges.ends[0], "last": ranges.ends[1]}
     used, which = used_numbers(ranges.which, len(ranges.tails))
     for name, values in zip(TAIL, zip(*(ranges.tails[number] for number in used.tolist()))):
@@ -91,7 +91,7 @@ def _rows_of_ranges(round_number: int, entries: list[EntryRows], ranges: PackedR
     return _with_places(round_number, entries, columns)
 
 
-def _lists(entries: list[EntryRows]) -> pa.ListArray:
+def _lists(entries: list[CursorRanges]) -> pa.ListArray:
     """The positions that each range of *entries* names."""
     found: list[np.ndarray | None] = []
     for each in entries:
@@ -116,7 +116,7 @@ class _Chosen(NamedTuple):
 
 
 def _with_places(
-    round_number: int, entries: list[EntryRows], columns: Mapping[str, "np.ndarray | list | pa.ListArray | _Chosen"]
+    round_number: int, entries: list[CursorRanges], columns: Mapping[str, "np.ndarray | list | pa.ListArray | _Chosen"]
 ) -> pa.Table:
     runs, of_runs = [], []
     for (topic, key), alike in groupby(entries, attrgetter("topic", "key")):

@@ -39,8 +39,8 @@ def everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     for cursor in bundle.cursors.values():
         whole.facts.append(cursor_row(cursor))
         whole.facts += [
-            bundle.consumer_row(cursor, consumer, with_ranges=True) for consumer in cursor.consumers.values()
+            bundle.consumer_row(cursor, consumer, with_hash_ranges=True) for consumer in cursor.consumers.values()
         ]
-        cursor.entries.rest()
+        cursor.entries.pack_unchanged()
         whole.add_map(cursor)
     return whole

@@ -26,7 +26,7 @@ class CursorEntries:
         """What comes due for it, once it has met delayed entries."""
         self.chunked: Chunked | None = None
         """What it keeps of chunked messages, on a topic partition that has any."""
-        self.changes = 0
+        self.map_version = 0
         """Counts up with each change of its map."""
 
     def ranges(self, first: int = 0, last: int | None = None) -> Iterator[Range]:
@@ -58,13 +58,13 @@ class CursorEntries:
         return self.chunked is not None and bool(self.chunked.groups.are_parts(np.array([position]))[0])
 
     def load_entries(self, entries: EntryMap) -> None:
-        entries.rest(with_fresh=True)
+        entries.pack_unchanged(with_fresh=True)
         self.entries = entries
         self._count_unacked()
 
     def follow_map(self) -> None:
         """Update mark-delete and counts after a change of its map of entries."""
-        self.changes += 1
+        self.map_version += 1
         self.mark_delete = self.entries.mark_delete
         self.read_position = max(self.read_position, self.mark_delete + 1)
         self._count_unacked()
@@ -86,7 +86,7 @@ class CursorEntries:
         return position <= self.mark_delete or (range_ is not None and range_.status == ACKNOWLEDGED)
 
     def clear(self) -> None:
-        self.changes += 1
+        self.map_version += 1
         self.entries, self.dues, self.unacked = EntryMap(self.mark_delete), None, Counter()
 
     def returns_at(self) -> Iterator[int]:

@@ -12,8 +12,8 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.deliver_times import honours_delays
 from pulsar_spark.broker.delays.waiting import are_forgotten, free_forgotten, stop_waiting, wait_again
 from pulsar_spark.broker.gathering.candidates import takers_of
-from pulsar_spark.broker.key_shared.key_shared import Newcomer, newcomer_of, refusal_of, release_hashes, take_in
-from pulsar_spark.broker.requests.drafts import CursorDraft, Removed, RoundDraft
+from pulsar_spark.broker.key_shared.key_shared import Newcomer, assign_hashes, newcomer_of, refusal_of, release_hashes
+from pulsar_spark.broker.requests.drafts import CursorChanges, Removed, RoundDraft
 from pulsar_spark.broker.requests.request import Request, number_of
 from pulsar_spark.broker.requests.request_handler import RequestHandler
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
@@ -87,12 +87,12 @@ class Members(RequestHandler):
         if cursor.reads_compacted != reads_compacted and (reads_compacted or not cursor.consumers):
             cursor.reads_compacted = reads_compacted
             if not reads_compacted:
-                self.mark_deleted(cursor, state.first_position(cursor.key.partition) - 1)
-            self.draft.of(cursor).is_changed = True
+                self.acknowledge_up_to(cursor, state.first_position(cursor.key.partition) - 1)
+            self.draft.changes_of(cursor).is_changed = True
 
     def _honour_or_not(self, cursor: Cursor) -> None:
         """The first consumer decides whether deliver times count."""
-        changes = self.draft.of(cursor)
+        changes = self.draft.changes_of(cursor)
         if honours_delays(self.bundle, cursor):
             wait_again(self.bundle, changes, self.draft.wall)
         else:
@@ -123,12 +123,12 @@ class Members(RequestHandler):
         cursor.joined += 1
         cursor.consumers[consumer.consumer_id] = consumer
         cursor.last_active = self.draft.now
-        changes = self.draft.of(cursor)
+        changes = self.draft.changes_of(cursor)
         changes.is_changed = True
         changes.has_new_limits |= not consumer.has_unacked_limits
         changes.changed_consumers.add(consumer.consumer_id)
         if newcomer:
-            take_in(cursor, newcomer, changes)
+            assign_hashes(cursor, newcomer, changes)
         self._choose_active(cursor, changes)
         if cursor.chunked:
             cursor.chunked.begin_anew()
@@ -179,7 +179,7 @@ class Members(RequestHandler):
     def flow(self, request: Request) -> None:
         consumer = self.consumer_of(request)
         consumer.permits = min(consumer.permits + (request.permits or 0), MOST)
-        self.draft.of(self.cursor_of(request)).changed_consumers.add(consumer.consumer_id)
+        self.draft.changes_of(self.cursor_of(request)).changed_consumers.add(consumer.consumer_id)
 
     def close(self, request: Request) -> None:
         if request.consumer_id is None:
@@ -205,7 +205,7 @@ class Members(RequestHandler):
         """Disconnect a topic partition's consumers, as Pulsar does; unacknowledged entries come again, uncounted
         (2.19)."""
         state = self.topic_of(request)
-        for cursor in self.bundle.cursors_of(state.topic.topic_id):
+        for cursor in self.bundle.cursors.of_topic(state.topic.topic_id):
             if cursor.key.partition == request.partition and not self.bundle.set_aside.has(cursor):
                 for consumer_id in list(cursor.consumers):
                     self._leave(cursor, consumer_id, "unloaded")
@@ -243,11 +243,11 @@ class Members(RequestHandler):
             name = str(state.topic.name)
             for _, policy in [key for key in self.bundle.policies if key[0] == name and key[1] in POLICIES]:
                 self.draft.facts.append(self.bundle.set_policy(name, policy, None))
-            for cursor in self.bundle.cursors_of(state.topic.topic_id):
-                changes = self.draft.of(cursor)
+            for cursor in self.bundle.cursors.of_topic(state.topic.topic_id):
+                changes = self.draft.changes_of(cursor)
                 for consumer_id in list(cursor.consumers):
                     self._leave(cursor, consumer_id, "deleted")
-                changes.forget_ranges()
+                changes.drop_requests()
                 self.draft.facts += [removed_consumer_row(cursor, *removed) for removed in changes.removed]
                 del self.draft.cursors[cursor.key], self.bundle.cursors[cursor.key]
             self.bundle.forget_delayed(state.topic.topic_id)
@@ -261,7 +261,7 @@ class Members(RequestHandler):
                 self._leave(cursor, consumer.consumer_id, why)
 
     def _leave(self, cursor: Cursor, consumer_id: str, why: str) -> None:
-        changes = self.draft.of(cursor)
+        changes = self.draft.changes_of(cursor)
         changes.removed.append(Removed(cursor.consumers.pop(consumer_id), why))
         changes.left.add(consumer_id)
         cursor.last_active = self.draft.now
@@ -275,7 +275,7 @@ class Members(RequestHandler):
         if cursor.subscription_type is None:
             cursor.is_blocked, cursor.is_blocked_by_broker = False, False
 
-    def _choose_active(self, cursor: Cursor, changes: CursorDraft) -> None:
+    def _choose_active(self, cursor: Cursor, changes: CursorChanges) -> None:
         """Choose the active consumer on Exclusive and Failover; the previous one's entries return uncounted (2.10,
         2.11)."""
         before, cursor.active_id = cursor.active_id, None
@@ -300,7 +300,7 @@ class Members(RequestHandler):
             self.bundle.renew_lease(client_id, self.draft.now)
 
 
-def settle_cursors(bundle: Bundle, draft: RoundDraft) -> None:
+def end_waits(bundle: Bundle, draft: RoundDraft) -> None:
     """End the time of newcomers that have caught up, and the wait of entries that no index knows or no policy wants."""
     bundle.cursors.wake(draft.cursors)
     for cursor in bundle.cursors.awake():
@@ -309,11 +309,11 @@ def settle_cursors(bundle: Bundle, draft: RoundDraft) -> None:
         with isolated(of_cursor(cursor)):
             for consumer_id in caught_up(cursor.recently_joined, cursor.mark_delete):
                 del cursor.recently_joined[consumer_id]
-                draft.of(cursor).changed_consumers.add(consumer_id)
+                draft.changes_of(cursor).changed_consumers.add(consumer_id)
             if cursor.dues is not None and cursor.consumers and not honours_delays(bundle, cursor):
-                stop_waiting(draft.of(cursor))
+                stop_waiting(draft.changes_of(cursor))
             if cursor.dues is not None and takers_of(cursor, draft.now) and are_forgotten(cursor):
-                free_forgotten(draft.of(cursor))
+                free_forgotten(draft.changes_of(cursor))
 
 
 def _check_chunk_limits(request: Request) -> None:

@@ -35,8 +35,8 @@ class Cursor(CursorEntries):
         self.key_shared: KeySharedRules | None = None
         self.recently_joined: dict[str, int] = {}
         self.selector = None
-        self.elsewhere: tuple[Selector | None, np.ndarray] | None = None
-        """Where entries lay, by a selector, that others than their owners have; see key_shared.out."""
+        self.at_others: tuple[Selector | None, np.ndarray] | None = None
+        """Positions of pending entries at other consumers than their owners by a selector; see key_shared.awaited."""
         self.msg_out_counter = self.msg_redeliver_counter = 0
         self.nothing_found_at: tuple | None = None
         """How things stood when a Key_Shared round found nothing to hand out (see candidates)."""

@@ -10,7 +10,7 @@ from pulsar_spark.protocol.policies.policies import BROKER, BROKER_BLOCKED
 from pulsar_spark.protocol.subscriptions.unacked_limit import BrokerLimit
 
 
-def hold_back(bundle: Bundle, messages: int) -> tuple[list[Cursor], list[dict]]:
+def limit_unacked(bundle: Bundle, messages: int) -> tuple[list[Cursor], list[dict]]:
     """Decide whether the broker is blocked, and which cursors; *messages* is the limit, 0 for none. Returns changed
     cursors, and rows."""
     limit = BrokerLimit(messages)

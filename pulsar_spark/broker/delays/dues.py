@@ -70,9 +70,9 @@ class Dues:
             count = self._index.count(*self._place, after, until)
         return until, count
 
-    def settle(self, entries: EntryMap, wall: int | None = None) -> None:
-        """Move the watermark up to the first entry that waits; with *wall* also over times at which nothing came
-        due."""
+    def advance_watermark(self, entries: EntryMap, wall: int | None = None) -> None:
+        """Move the watermark up to the first entry that waits. Without one, and with *wall*, move it up to *wall*, or
+        to the next time at which something comes due."""
         begin = 0
         while begin < len(self._met):
             block = self._met.part(slice(begin, begin + LOOKED_AT))

@@ -12,7 +12,7 @@ from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.deliver_times import delayed_at, honours_delays
 from pulsar_spark.broker.delays.dues import Dues
-from pulsar_spark.broker.requests.drafts import CursorDraft
+from pulsar_spark.broker.requests.drafts import CursorChanges
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY
 from pulsar_spark.protocol.acknowledgement.positions import inside, ranges_of
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, WAITING_CODE, EntryState
@@ -46,7 +46,7 @@ def to_wait(bundle: Bundle, cursor: Cursor, positions: np.ndarray, wall: int) ->
     return waits
 
 
-def pass_unread(bundle: Bundle, changes: CursorDraft, last: int, wall: int) -> None:
+def pass_unread(bundle: Bundle, changes: CursorChanges, last: int, wall: int) -> None:
     """Pass over the unread entries up to position *last* that wait for their deliver time, as a read does."""
     for positions in _unread(bundle, changes.cursor, changes.cursor.mark_delete + 1, last):
         for span in ranges_of(positions[to_wait(bundle, changes.cursor, positions, wall)]):
@@ -62,7 +62,7 @@ def _unread(bundle: Bundle, cursor: Cursor, first: int, last: int) -> Iterator[n
         yield entries.where([UNREAD_CODE], since, min(since + WINDOW - 1, last))
 
 
-def stop_waiting(changes: CursorDraft) -> None:
+def stop_waiting(changes: CursorChanges) -> None:
     """Let the cursor wait for no deliver time any more. Entries that wait are unread again, or may come again at
     once."""
     cursor, entries = changes.cursor, changes.cursor.entries
@@ -82,7 +82,7 @@ def stop_waiting(changes: CursorDraft) -> None:
     cursor.advance_read_position()
 
 
-def wait_again(bundle: Bundle, changes: CursorDraft, wall: int) -> None:
+def wait_again(bundle: Bundle, changes: CursorChanges, wall: int) -> None:
     """Let deliver times count from now on, also for entries that came back, or come back now because their consumer
     left. Rescheduled entries keep their new time. Other pending entries wait once they are given back."""
     cursor, entries = changes.cursor, changes.cursor.entries
@@ -104,7 +104,7 @@ def wait_again(bundle: Bundle, changes: CursorDraft, wall: int) -> None:
         set_due_times(changes, positions, times)
 
 
-def set_due_times(changes: CursorDraft, positions: np.ndarray, times: np.ndarray | int) -> None:
+def set_due_times(changes: CursorChanges, positions: np.ndarray, times: np.ndarray | int) -> None:
     """Let the entries at ascending *positions*, none of which is unread or WAITING, be delivered again at *times*."""
     entries = changes.cursor.entries
     times = np.broadcast_to(times, positions.shape)
@@ -118,7 +118,7 @@ def set_due_times(changes: CursorDraft, positions: np.ndarray, times: np.ndarray
     changes.rewrite()
 
 
-def waiting(bundle: Bundle, changes: CursorDraft, first: int, last: int, wall: int) -> np.ndarray:
+def waiting(bundle: Bundle, changes: CursorChanges, first: int, last: int, wall: int) -> np.ndarray:
     """The positions, ascending, of the entries among *first*..*last* that wait for their deliver time. Those that
     requests acknowledge do not."""
     cursor, entries = changes.cursor, changes.cursor.entries
@@ -133,7 +133,7 @@ def waiting(bundle: Bundle, changes: CursorDraft, first: int, last: int, wall: i
     return positions[~inside(positions, changes.acks)]
 
 
-def reschedule(bundle: Bundle, changes: CursorDraft, positions: np.ndarray, due_time: int) -> None:
+def reschedule(bundle: Bundle, changes: CursorChanges, positions: np.ndarray, due_time: int) -> None:
     """Let the entries at *positions* (see :func:`waiting`) wait until *due_time*."""
     cursor, entries = changes.cursor, changes.cursor.entries
     codes = entries.at(positions)
@@ -150,7 +150,7 @@ def are_forgotten(cursor: Cursor) -> bool:
     return cursor.entries.counts[WAITING_CODE] > 0 and cursor.dues is not None and cursor.dues.is_over
 
 
-def free_forgotten(changes: CursorDraft) -> None:
+def free_forgotten(changes: CursorChanges) -> None:
     """Let all WAITING entries be unread again, for a cursor whose entries :func:`are_forgotten`."""
     cursor, entries = changes.cursor, changes.cursor.entries
     first = entries.first_of([WAITING_CODE], 0, entries.end - 1)

@@ -72,7 +72,7 @@ def takers_of(cursor: Cursor, now: int) -> list[Consumer]:
 def takes_part(bundle: Bundle, draft: RoundDraft, cursor: Cursor, takers: Collection[Consumer]) -> bool:
     """Does the cursor have work: requests, entries that come back, or entries that *takers* may receive?"""
     changes = draft.cursors.get(cursor.key)
-    if changes is not None and changes.has_work:
+    if changes is not None and changes.is_about_entries:
         return True
     return any(due <= draft.now for due in cursor.returns_at()) or (
         bool(takers) and _has_candidates(bundle, cursor, takers, draft.wall)
@@ -142,7 +142,7 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
     return (
         bundle.topics[cursor.topic].end_position(cursor.key.partition),
         cursor.mark_delete,
-        cursor.changes,
+        cursor.map_version,
         cursor.selector,
         cursor.is_blocked,
         cursor.is_blocked_by_broker,

@@ -16,7 +16,7 @@ from pulsar_spark.broker.gathering.marks import NO_POSITIONS, Marks
 from pulsar_spark.broker.gathering.placed_ranges import PlacedRanges, Requested, runs_of
 from pulsar_spark.broker.gathering.planned_entries import Listed, PlannedEntries, unread_span
 from pulsar_spark.broker.gathering.read import New, Read
-from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.requests.drafts import CursorChanges, RoundDraft
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY
 from pulsar_spark.protocol.acknowledgement.positions import inside
 from pulsar_spark.protocol.entries.entry_codes import PART_CODE, UNREAD_CODE, WAITING_CODE
@@ -27,7 +27,7 @@ from pulsar_spark.storage.delay_index.delayed import NONE_DUE, Due, in_order
 class CursorInputs:
     """The ranges of one cursor in one round."""
 
-    def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer]):
+    def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorChanges, takers: Sequence[Consumer]):
         self._bundle, self._draft, self._changes, self._cursor = bundle, draft, changes, changes.cursor
         self._entries = changes.cursor.entries
         self._permits = sum(consumer.permits for consumer in takers)
@@ -41,7 +41,7 @@ class CursorInputs:
         """Entries that may be delivered the first time."""
 
     def gather(self) -> PlannedEntries:
-        if self._draft.reads(self._changes):
+        if self._draft.may_read(self._changes):
             self._read_new()
         if self._cursor.chunked is not None:  # the read may have acknowledged or kept back messages
             self.marks.look_again()

@@ -10,7 +10,7 @@ from pulsar_spark.broker.gathering.cursor_inputs import CursorInputs
 from pulsar_spark.broker.gathering.planned_entries import PlannedEntries
 from pulsar_spark.broker.key_shared.inputs_by_key import InputsByKey
 from pulsar_spark.broker.planning.work import PlanInputs, Work
-from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.requests.drafts import CursorChanges, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, Range
 from pulsar_spark.protocol.policies.policies import UNACKED_LIMITS
@@ -32,7 +32,7 @@ class _Gathering:
     def __init__(self, bundle: Bundle, draft: RoundDraft):
         self.bundle, self.draft = bundle, draft
         self.inputs = PlanInputs()
-        self.cursors: list[CursorDraft] = []
+        self.cursors: list[CursorChanges] = []
         self.entries: list[PlannedEntries] = []
         self.resting: list[tuple[Cursor, list[Consumer]]] = []
         self.fruitless: list[tuple[Cursor, tuple]] = []
@@ -40,11 +40,11 @@ class _Gathering:
     def look_at(self, cursor: Cursor) -> None:
         takers = takers_of(cursor, self.draft.now)
         if takes_part(self.bundle, self.draft, cursor, takers):
-            self._add(self.draft.of(cursor), takers)
+            self._add(self.draft.changes_of(cursor), takers)
         elif cursor.key not in self.draft.cursors:
             self.resting.append((cursor, takers))
 
-    def _add(self, changes: CursorDraft, takers: list[Consumer]) -> None:
+    def _add(self, changes: CursorChanges, takers: list[Consumer]) -> None:
         cursor = changes.cursor
         inputs = (InputsByKey if cursor.is_key_shared else CursorInputs)(self.bundle, self.draft, changes, takers)
         entries = inputs.gather()
@@ -61,7 +61,7 @@ class _Gathering:
         return self.bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0
 
     def _add_limits(
-        self, number: int, changes: CursorDraft, permits: int, elsewhere: Counter, read_position: int
+        self, number: int, changes: CursorChanges, permits: int, elsewhere: Counter, read_position: int
     ) -> None:
         cursor = changes.cursor
         self.inputs.add(
@@ -84,7 +84,7 @@ class _Gathering:
         )
 
     def _add_turns(
-        self, number: int, changes: CursorDraft, takers: list[Consumer], planned: list[Range], elsewhere: Counter
+        self, number: int, changes: CursorChanges, takers: list[Consumer], planned: list[Range], elsewhere: Counter
     ) -> None:
         """Add consumers in turn, then those that get nothing. One that asks for its messages again is unblocked
         (4.4)."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.broker.requests.drafts import CursorDraft
+from pulsar_spark.broker.requests.drafts import CursorChanges
 from pulsar_spark.protocol.acknowledgement.ack_set import is_empty
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
 from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, inside, ranges_of
@@ -37,7 +37,7 @@ class Returned(NamedTuple):
 class Marks:
     """The requests of a cursor in a round at *now*, by the broker's clock."""
 
-    def __init__(self, changes: CursorDraft, now: int):
+    def __init__(self, changes: CursorChanges, now: int):
         self._changes, self._cursor, self._entries = changes, changes.cursor, changes.cursor.entries
         self._now = now
 

@@ -16,12 +16,12 @@ from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE
 from pulsar_spark.protocol.entries.entry_map import UNCHANGED, EntryMap
 from pulsar_spark.protocol.entries.entry_ranges import (
-    StateRows,
+    ChangedRanges,
     acknowledge_all,
     by_code,
+    changed_ranges,
     set_all,
     state_of,
-    state_rows,
 )
 
 _WINDOW = 1 << 20
@@ -145,7 +145,7 @@ class PlannedEntries:
                 for first, last in found if isinstance(found, list) else ranges_of(found):
                     yield range_._replace(first=first, last=last)
 
-    def put(self, ranges: Iterable[Range]) -> StateRows:
+    def put(self, ranges: Iterable[Range]) -> ChangedRanges:
         """Put the plan's *ranges* into the map, which moves mark-delete; returns what changed above it."""
         entries, codes = self._entries, self._entries.codes
         puts = _Puts(entries)
@@ -158,7 +158,7 @@ class PlannedEntries:
         puts.put()
         if self._acknowledge_parts is not None:
             self._acknowledge_parts()
-        changed = state_rows(entries.take_changes(), codes, entries.mark_delete, puts.dealt)
+        changed = changed_ranges(entries.take_changes(), codes, entries.mark_delete, puts.dealt)
         codes.free(entries.counts)
         return changed._replace(ranges=[*changed.ranges, *puts.acknowledged_deliveries])
 

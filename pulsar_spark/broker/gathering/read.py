@@ -12,7 +12,7 @@ from pulsar_spark.broker.delays.deliver_times import honours_delays, unread_rang
 from pulsar_spark.broker.delays.waiting import to_wait
 from pulsar_spark.broker.gathering.marks import Marks
 from pulsar_spark.broker.gathering.planned_entries import Listed, SpanOfCode, unread_span
-from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.requests.drafts import CursorChanges, RoundDraft
 from pulsar_spark.protocol.entries.entry_codes import PART_CODE, UNREAD_CODE, WAITING_CODE
 
 MAX_ROUND_ENTRIES = 20_000_000
@@ -37,7 +37,7 @@ class Read:
     """The read of one cursor in one round, without entries that requests name, by *marks*. ``passed``: positions of
     entries that it passes over, with the code that they get."""
 
-    def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, marks: Marks):
+    def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorChanges, marks: Marks):
         self._bundle, self._draft, self._cursor, self._entries = bundle, draft, changes.cursor, changes.cursor.entries
         self._marks, self._chunked = marks, changes.cursor.chunked
         self._walk = None if self._chunked is None else ChunkWalk(bundle, changes, self._chunked, marks.stay_away)

@@ -16,7 +16,7 @@ from pulsar_spark.broker.gathering.cursor_inputs import CursorInputs
 from pulsar_spark.broker.gathering.marks import NO_POSITIONS
 from pulsar_spark.broker.gathering.planned_entries import Labelled, Labels, Listed
 from pulsar_spark.broker.key_shared.keyed import Keyed
-from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.requests.drafts import CursorChanges, RoundDraft
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, WAITING_CODE
 from pulsar_spark.protocol.entries.entry_ranges import by_code
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY
@@ -28,7 +28,7 @@ _HELD = None, True
 class InputsByKey(CursorInputs):
     """Like its base, but each range names the owner of its entries, or is held."""
 
-    def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorDraft, takers: Sequence[Consumer]):
+    def __init__(self, bundle: Bundle, draft: RoundDraft, changes: CursorChanges, takers: Sequence[Consumer]):
         super().__init__(bundle, draft, changes, takers)
         self._keyed = Keyed(bundle, draft, changes, takers, self.marks, self.read)
         self.ranges.line = _HELD

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.requests.drafts import CursorDraft
+from pulsar_spark.broker.requests.drafts import CursorChanges
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.errors import ConsumerAssignError
 from pulsar_spark.protocol.keys.kept_owners import KEPT_PROPERTIES, kept_member, kept_selector
@@ -53,7 +53,7 @@ def refusal_of(newcomer: Newcomer, cursor: Cursor | None) -> tuple[str, str] | N
     return None
 
 
-def take_in(cursor: Cursor, newcomer: Newcomer, changes: CursorDraft) -> None:
+def assign_hashes(cursor: Cursor, newcomer: Newcomer, changes: CursorChanges) -> None:
     """Give a consumer its hashes, and note its join position."""
     consumer_id = newcomer.member.consumer_id
     cursor.key_shared = cursor.key_shared or newcomer.rules
@@ -69,7 +69,7 @@ def take_in(cursor: Cursor, newcomer: Newcomer, changes: CursorDraft) -> None:
         cursor.recently_joined[consumer_id] = position
 
 
-def release_hashes(cursor: Cursor, consumer_id: str, changes: CursorDraft) -> None:
+def release_hashes(cursor: Cursor, consumer_id: str, changes: CursorChanges) -> None:
     if cursor.selector is None:
         return
     _before_change(changes)
@@ -81,16 +81,16 @@ def release_hashes(cursor: Cursor, consumer_id: str, changes: CursorDraft) -> No
         cursor.key_shared = None
 
 
-def _before_change(changes: CursorDraft) -> None:
-    if changes.ranges_before is None:
-        changes.ranges_before = changes.cursor.hash_ranges
+def _before_change(changes: CursorChanges) -> None:
+    if changes.hash_ranges_before is None:
+        changes.hash_ranges_before = changes.cursor.hash_ranges
 
 
-def with_other_ranges(changes: CursorDraft) -> set[str]:
-    if changes.ranges_before is None:
+def with_other_hash_ranges(changes: CursorChanges) -> set[str]:
+    if changes.hash_ranges_before is None:
         return set()
     after = changes.cursor.hash_ranges
-    return {each for each in changes.cursor.consumers if after.get(each) != changes.ranges_before.get(each)}
+    return {each for each in changes.cursor.consumers if after.get(each) != changes.hash_ranges_before.get(each)}
 
 
 def restore(cursor: Cursor, row: Mapping, of_consumers: Mapping[str, Mapping]) -> None:

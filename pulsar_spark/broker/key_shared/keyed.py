@@ -15,8 +15,8 @@ from pulsar_spark.broker.delays.deliver_times import delayed_at
 from pulsar_spark.broker.gathering.marks import NO_POSITIONS, Marks
 from pulsar_spark.broker.gathering.planned_entries import Labels
 from pulsar_spark.broker.gathering.read import MAX_ROUND_ENTRIES, Read
-from pulsar_spark.broker.key_shared.out import entries_out
-from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.key_shared.awaited import awaited_entries
+from pulsar_spark.broker.requests.drafts import CursorChanges, RoundDraft
 from pulsar_spark.protocol.keys.draining import DrainingHashes, NothingWaits, RecentlyJoined, Waits, look_ahead_limit
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY, Owners
 from pulsar_spark.protocol.keys.selectors import Selector
@@ -39,7 +39,7 @@ class Keyed:
         self,
         bundle: Bundle,
         draft: RoundDraft,
-        changes: CursorDraft,
+        changes: CursorChanges,
         takers: Sequence[Consumer],
         marks: Marks,
         read: Read,
@@ -130,7 +130,7 @@ class Keyed:
         """Entries never delivered, window by window: ascending positions, and each one's owner, or NOBODY."""
         cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
         cursor.advance_read_position()
-        if topic is None or not self._draft.reads(self._changes):
+        if topic is None or not self._draft.may_read(self._changes):
             return iter(())
         end = topic.end_position(cursor.key.partition)
         return self._looked_at(cursor.read_position, end, self._look_ahead_limit() if cursor.has_unacked_limits else 0)
@@ -195,7 +195,7 @@ class Keyed:
         if rules.is_classic:
             return RecentlyJoined({self._owners.number(consumer_id): limit for consumer_id, limit in joined.items()})
         return DrainingHashes(
-            entries_out(self._changes, self._marks, self._draft.now, self._owners, self._hashes.at, self._times_of)
+            awaited_entries(self._changes, self._marks, self._draft.now, self._owners, self._hashes.at, self._times_of)
         )
 
     def _look_ahead_limit(self) -> int:

@@ -5,7 +5,7 @@ from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.committing.facts import put_off_letter_row
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.requests.acknowledgements import Acknowledgements
-from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.requests.drafts import CursorChanges, RoundDraft
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
@@ -31,7 +31,7 @@ class LetterRequests(Acknowledgements):
                 f"position {position} is not the last chunk of a message: put a chunked message off "
                 "by the id of its last chunk"
             )
-        changes = self.draft.of(cursor)
+        changes = self.draft.changes_of(cursor)
         kept = self.kept_ack_set(changes, position)
         if request.ack_set is not None and kept:
             self.check_ack_set(cursor, position, request.ack_set)
@@ -68,7 +68,7 @@ class LetterRequests(Acknowledgements):
             self._letter_topics.add(reconsume_later.letter_topic)
 
     def _letter(
-        self, changes: CursorDraft, position: int, request: Request, reconsume_later: ReconsumeLater, index: int
+        self, changes: CursorChanges, position: int, request: Request, reconsume_later: ReconsumeLater, index: int
     ) -> dict:
         cursor = changes.cursor
         range_, batch_size = cursor.find(position), self.bundle.batch_size(cursor, position)

@@ -55,7 +55,7 @@ def write_letters(
         row["topic_id"] for row in {each.fact["topic_id"]: each.fact for each in left}.values() if is_gone(bundle, row)
     }
     left = [each for each in left if each.fact["topic_id"] not in gone]
-    bundle.waiting_letters.settle(round_number, now, tried, left, missing, topics, known=bundle.cursors)
+    bundle.waiting_letters.record(round_number, now, tried, left, missing, topics, known=bundle.cursors)
     return _subscriptions(bundle, round_number, orders)
 
 

@@ -101,7 +101,7 @@ class WaitingLetters:
         for key in list(keys):
             self._changed[key] = self.rows.pop(key) | {"is_removed": True}
 
-    def settle(
+    def record(
         self,
         round_number: int,
         now: Instant,

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pulsar_spark.broker.cursors.consumer import Consumer
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.gathering.planned_entries import PlannedEntries
-from pulsar_spark.broker.requests.drafts import CursorDraft
+from pulsar_spark.broker.requests.drafts import CursorChanges
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.transforms.round_inputs import KINDS, SCHEMA
 
@@ -61,7 +61,7 @@ class Work(NamedTuple):
     """
 
     rows: pa.Table
-    cursors: list[CursorDraft]
+    cursors: list[CursorChanges]
     entries: list[PlannedEntries]
     resting: Sequence[tuple[Cursor, Collection[Consumer]]] = ()
     fruitless: Sequence[tuple[Cursor, tuple]] = ()

@@ -7,7 +7,7 @@ import numpy as np
 
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.waiting import reschedule, waiting
-from pulsar_spark.broker.requests.drafts import CursorDraft, Return
+from pulsar_spark.broker.requests.drafts import CursorChanges, Return
 from pulsar_spark.broker.requests.request import MOST_DELAY_MS, Request, number_of
 from pulsar_spark.broker.requests.request_handler import RequestHandler
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage
@@ -27,7 +27,7 @@ class Acknowledgements(RequestHandler):
     def ack(self, request: Request) -> str | None:
         cursor = self.cursor_of(request)
         first, last = self.check_range(cursor, request.first, request.last)
-        changes = self.draft.of(cursor)
+        changes = self.draft.changes_of(cursor)
         if is_true(request.properties, CANCEL):
             return self._cancel(changes, request, first, last)
         if DELIVERY_ROUND in request.properties:
@@ -51,7 +51,7 @@ class Acknowledgements(RequestHandler):
         changes.ack_sets[first] = ack_sets.intersect(self.kept_ack_set(changes, first), request.ack_set)
         return None
 
-    def _cancel(self, changes: CursorDraft, request: Request, first: int, last: int) -> str:
+    def _cancel(self, changes: CursorChanges, request: Request, first: int, last: int) -> str:
         """Acknowledge the named entries that wait for their deliver time; returns their number."""
         positions = self._waiting(changes, request, first, last)
         for first, last in ranges_of(positions):
@@ -62,14 +62,14 @@ class Acknowledgements(RequestHandler):
         """Give the named entries that wait for their deliver time another one; returns their number."""
         cursor = self.cursor_of(request)
         span = self.check_range(cursor, request.first, request.last)
-        changes = self.draft.of(cursor)
+        changes = self.draft.changes_of(cursor)
         due_time = 1000 * number_of(request, DELIVER_AT_MS, most=MAX_MS)
         positions = self._waiting(changes, request, *span)
         if len(positions):
             reschedule(self.bundle, changes, positions, max(due_time, 0))
         return str(len(positions))
 
-    def _waiting(self, changes: CursorDraft, request: Request, first: int, last: int) -> np.ndarray:
+    def _waiting(self, changes: CursorChanges, request: Request, first: int, last: int) -> np.ndarray:
         positions = waiting(self.bundle, changes, first, last, self.draft.wall)
         if POSITIONS in request.properties:
             positions = positions[np.isin(positions, named_positions(request.properties[POSITIONS]))]
@@ -79,12 +79,12 @@ class Acknowledgements(RequestHandler):
         cursor = self.cursor_of(request)
         self.check_cumulative(cursor)
         last, _ = self.check_range(cursor, request.last, request.last)
-        changes = self.draft.of(cursor)
+        changes = self.draft.changes_of(cursor)
         if request.ack_set is not None and last > cursor.mark_delete and not cursor.is_part(last):
             left = ack_sets.intersect(ack_sets.full(self.bundle.batch_size(cursor, last)), request.ack_set)
             changes.ack_sets[last] = ack_sets.replaced_by_cumulative(self.kept_ack_set(changes, last), left)
             last -= 1
-        self.mark_deleted(cursor, last)
+        self.acknowledge_up_to(cursor, last)
 
     def check_cumulative(self, cursor: Cursor) -> None:
         if not allows_cumulative(cursor.subscription_type):
@@ -92,7 +92,7 @@ class Acknowledgements(RequestHandler):
                 f"subscription {cursor.key.subscription!r} is {cursor.subscription_type}: acknowledge individually"
             )
 
-    def kept_ack_set(self, changes: CursorDraft, position: int) -> ack_sets.AckSet:
+    def kept_ack_set(self, changes: CursorChanges, position: int) -> ack_sets.AckSet:
         """What is unacknowledged of an entry, after this round's requests so far; index 0 outside a batch."""
         cursor = changes.cursor
         range_ = cursor.find(position)
@@ -114,7 +114,7 @@ class Acknowledgements(RequestHandler):
                 f"positions {first} to {last} are given back unseen, with delay_ms "
                 f"{delay_ms}: unseen messages have no delay; leave out one of the two"
             )
-        self.draft.of(cursor).returns.append(
+        self.draft.changes_of(cursor).returns.append(
             Return(first, last, consumer.consumer_id, self.draft.now + delay_ms * 1000, is_unseen)
         )
 
@@ -122,7 +122,7 @@ class Acknowledgements(RequestHandler):
         """Note requests of one of the kinds :data:`NOTED`, cursor and consumer. Yields those to execute one by one,
         because they say more or may be refused."""
         cursor = self.cursor_of(taken)
-        changes, now, is_ack = self.draft.of(cursor), self.draft.now, taken.kind == "ack"
+        changes, now, is_ack = self.draft.changes_of(cursor), self.draft.now, taken.kind == "ack"
         consumer_id = taken.consumer_id or ""
         end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)
         for request in alike:
@@ -140,7 +140,7 @@ class Acknowledgements(RequestHandler):
 
     def redeliver_all(self, request: Request) -> None:
         cursor = self.cursor_of(request)
-        changes, consumer_id = self.draft.of(cursor), self.consumer_of(request, cursor).consumer_id
+        changes, consumer_id = self.draft.changes_of(cursor), self.consumer_of(request, cursor).consumer_id
         if SINCE_ROUND in request.properties:
             changes.tails.append((consumer_id, number_of(request, SINCE_ROUND, least=0), request.first or 0))
             return

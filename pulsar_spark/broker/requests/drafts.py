@@ -1,4 +1,4 @@
-"""A round's requests, sorted by cursor, before the round is planned."""
+"""What a round is to do, by cursor, before it is planned; and the result of a round."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -30,16 +30,19 @@ class Removed(NamedTuple):
 
 
 @dataclass
-class CursorDraft:
-    """What a round does to a cursor; a variable of this type is called ``changes``.
+class CursorChanges:
+    """What a round does to a cursor.
 
     * ``acks``: stretches to acknowledge as a whole; some of their entries may be acknowledged already.
-    * ``delivered_acks``: (first, last, consumer, round), acknowledged if that round delivered it.
-    * ``tails``: (consumer, round, first), coming back unseen: deliveries of that round from *first* on, and later ones.
-    * ``passed``: passed over, as they wait for their deliver time.
-    * ``ack_sets``: what is left of batches, by position.
-    * ``ranges_before``: hash ranges before consumers changed.
-    * ``is_rewritten``: the states of all entries are to be written.
+    * ``passed``: stretches to pass over, because their entries wait for their deliver time.
+    * ``ack_sets``: by position, what is left of batches that are acknowledged in part.
+    * ``delivered_acks``: (first, last, consumer, round), to acknowledge what that round delivered there.
+    * ``tails``: (consumer, round, first), to return unseen what was delivered since: by that round, from position
+      *first* on, and by later rounds.
+    * ``left``, ``redelivered``: consumers that left, or that ask for all their entries again.
+    * ``removed``: consumers to remove, with reasons; ``changed_consumers``: those whose rows are to be written.
+    * ``is_changed``: the cursor's row is to be written; ``is_rewritten``: so are the states of all its entries.
+    * ``hash_ranges_before``: hash ranges before consumers changed.
     """
 
     cursor: Cursor
@@ -56,12 +59,13 @@ class CursorDraft:
     changed_consumers: set[str] = field(default_factory=set)
     is_changed: bool = False
     is_rewritten: bool = False
-    ranges_before: dict[str, list[tuple[int, int]]] | None = None
+    hash_ranges_before: dict[str, list[tuple[int, int]]] | None = None
     expired: int = 0
-    """Entries of ``acks`` that were too old, or too many, instead of acknowledged by a consumer."""
+    """Entries of ``acks`` that no consumer acknowledged: time to live or a quota ended them."""
 
     @property
-    def has_work(self) -> bool:
+    def is_about_entries(self) -> bool:
+        """Is there something for the plan to decide?"""
         return bool(
             self.acks
             or self.passed
@@ -76,12 +80,11 @@ class CursorDraft:
 
     @property
     def acknowledged_whole(self) -> list[tuple[int, int]]:
-        """Stretches of wholly acknowledged entries."""
+        """The stretches to acknowledge as a whole, with batches of which nothing is left."""
         return [*self.acks, *((position, position) for position, left in self.ack_sets.items() if is_empty(left))]
 
     def expire(self, first: int, last: int) -> None:
-        """Acknowledge *first*..*last* because of time to live or a quota. If all are acknowledged already, nothing is
-        asked: no read follows."""
+        """Acknowledge *first*..*last* because of time to live or a quota; nothing if all are acknowledged already."""
         entries, since = self.cursor.entries, max(first, self.cursor.mark_delete + 1)
         if entries.count(entries.codes.acknowledged, since, last) >= last + 1 - since:
             return
@@ -90,12 +93,12 @@ class CursorDraft:
         self.acks.add(first, last)
 
     def rewrite(self) -> None:
-        """Take over a change of the cursor's map outside the plan: the states of all entries are written."""
+        """Let the round write the states of all entries, after a change of the cursor's map outside the plan."""
         self.cursor.entries.take_changes()
         self.cursor.follow_map()
         self.is_rewritten = self.is_changed = True
 
-    def forget_ranges(self) -> None:
+    def drop_requests(self) -> None:
         """Drop all requests so far: the cursor was moved."""
         self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
         self.passed = Positions()
@@ -132,22 +135,22 @@ class RoundDraft:
     now: int
     wall: int
     was_set_back: bool = False
-    cursors: dict[CursorKey, CursorDraft] = field(default_factory=dict)
+    cursors: dict[CursorKey, CursorChanges] = field(default_factory=dict)
     facts: list[dict] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
 
-    def of(self, cursor: Cursor) -> CursorDraft:
-        draft = self.cursors.get(cursor.key)
-        if draft is None:
-            draft = self.cursors[cursor.key] = CursorDraft(cursor)
-        return draft
+    def changes_of(self, cursor: Cursor) -> CursorChanges:
+        changes = self.cursors.get(cursor.key)
+        if changes is None:
+            changes = self.cursors[cursor.key] = CursorChanges(cursor)
+        return changes
 
-    def may_unblock(self, changes: CursorDraft) -> bool:
+    def may_unblock(self, changes: CursorChanges) -> bool:
         """May requests or returns unblock consumers? The plan decides."""
-        return changes.has_work or any(due <= self.now for due in changes.cursor.returns_at())
+        return changes.is_about_entries or any(due <= self.now for due in changes.cursor.returns_at())
 
-    def reads(self, changes: CursorDraft) -> bool:
-        """May the cursor deliver new entries? Limits of unacknowledged messages do not stop redeliveries (4.5)."""
+    def may_read(self, changes: CursorChanges) -> bool:
+        """May the cursor read entries that were never delivered? Not while it is blocked (4.5)."""
         cursor = changes.cursor
         return not cursor.is_blocked_by_broker and (not cursor.is_blocked or self.may_unblock(changes))
 

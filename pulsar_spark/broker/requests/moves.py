@@ -33,8 +33,8 @@ class Moves(RequestHandler):
             target = number_of(request, "position") if named is None else named
         first = self.first_position(state, cursor.key.partition, reads_compacted=cursor.reads_compacted)
         target = seek_position(target, first=first, end=end)
-        changes = self.draft.of(cursor)
-        changes.forget_ranges()
+        changes = self.draft.changes_of(cursor)
+        changes.drop_requests()
         cursor.mark_delete, cursor.read_position, cursor.is_blocked = target - 1, target, False
         cursor.clear()
         if cursor.chunked:
@@ -49,18 +49,18 @@ class Moves(RequestHandler):
 
     def skip(self, request: Request) -> str:
         cursor, state = self.cursor_of(request), self.topic_of(request)
-        acks, passed = self.draft.of(cursor).acks, cursor.mark_delete
+        acks, passed = self.draft.changes_of(cursor).acks, cursor.mark_delete
         end = state.end_position(cursor.key.partition)
         acknowledged = merge(cursor.acknowledged(), acks)
         last = skip_unacked(passed, end, acknowledged, number_of(request, "messages", least=0))
         backlog = cursor.backlog(passed + 1, last)
         skipped = sum(until - first + 1 for stretch in backlog for first, until in acks.gaps(*stretch))
-        self.mark_deleted(cursor, last)
+        self.acknowledge_up_to(cursor, last)
         return str(skipped)
 
     def clear_backlog(self, request: Request) -> None:
         cursor = self.cursor_of(request)
-        self.mark_deleted(cursor, self.topic_of(request).end_position(cursor.key.partition) - 1)
+        self.acknowledge_up_to(cursor, self.topic_of(request).end_position(cursor.key.partition) - 1)
 
     def expire(self, request: Request) -> None:
         cursor, state = self.cursor_of(request), self.topic_of(request)
@@ -69,17 +69,17 @@ class Moves(RequestHandler):
         )
         ledgers = state.ledgers(cursor.key.partition)
         last = last_published_before(state.topic.path, ledgers, oldest, cursor.mark_delete)
-        release_until(self.draft.of(cursor), last)
+        release_until(self.draft.changes_of(cursor), last)
         if last > cursor.mark_delete:
-            self.draft.of(cursor).expire(cursor.mark_delete + 1, last)
+            self.draft.changes_of(cursor).expire(cursor.mark_delete + 1, last)
 
     def pass_trimmed(self, states: list[TopicState]) -> None:
         """Acknowledge trimmed entries for cursors moved back before them."""
         for state in states:
-            for cursor in self.bundle.cursors_of(state.topic.topic_id) if state.trimmed else []:
+            for cursor in self.bundle.cursors.of_topic(state.topic.topic_id) if state.trimmed else []:
                 partition = cursor.key.partition
                 is_behind = cursor.mark_delete + 1 < state.first_position(partition)
                 if is_behind and not self.bundle.set_aside.has(cursor):
                     with isolated(of_cursor(cursor)):
                         first = self.first_position(state, partition, reads_compacted=cursor.reads_compacted)
-                        self.mark_deleted(cursor, first - 1)
+                        self.acknowledge_up_to(cursor, first - 1)

@@ -73,7 +73,7 @@ class RequestHandler:
             )
         return consumer
 
-    def asker_of(self, request: Request) -> str | None:
+    def consumer_name_of(self, request: Request) -> str | None:
         cursor = self.found(request)
         consumer = cursor.consumers.get(request.consumer_id or "") if cursor else None
         return consumer.name if consumer else request.properties.get("consumer_name") or request.consumer_id
@@ -96,10 +96,10 @@ class RequestHandler:
                 f"{-(-size // ack_sets.WORD_BITS)}"
             )
 
-    def mark_deleted(self, cursor: Cursor, last: int) -> None:
+    def acknowledge_up_to(self, cursor: Cursor, last: int) -> None:
         passed = cursor.mark_delete
         if last > passed:
-            self.draft.of(cursor).acks.add(passed + 1, last)
+            self.draft.changes_of(cursor).acks.add(passed + 1, last)
 
     def first_position(self, state: TopicState, partition: int, *, reads_compacted: bool) -> int:
         """The first readable position; a compacted view keeps trimmed ones."""
@@ -122,6 +122,6 @@ class RequestHandler:
         self.bundle.cursors[cursor.key] = cursor
         if cursor.chunked:
             cursor.chunked.move(first)
-            self.draft.of(cursor).rewrite()
-        self.draft.of(cursor).is_changed = True
+            self.draft.changes_of(cursor).rewrite()
+        self.draft.changes_of(cursor).is_changed = True
         return cursor

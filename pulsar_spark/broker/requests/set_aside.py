@@ -37,18 +37,14 @@ def set_aside(bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside])
         )
 
 
-def is_entry(request: Request, entries: Mapping[str, SetAside]) -> bool:
-    return bool(entries) and of_request(request).set_aside(UnknownError(), 0).id in entries
-
-
 class SetAsideRequests(RequestHandler):
-    """*broken* are entries that failed in this round; *take* executes a request."""
+    """*broken* are entries that failed in this round; *execute* executes a request."""
 
     def __init__(
-        self, bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside], take: Callable[[Request], bool]
+        self, bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside], execute: Callable[[Request], bool]
     ):
         super().__init__(bundle, draft)
-        self._broken, self._take = broken, take
+        self._broken, self._execute = broken, execute
 
     def retry(self, request: Request) -> str:
         entries = self._entries(request)
@@ -96,7 +92,7 @@ class SetAsideRequests(RequestHandler):
                 entry.status == TOPIC
                 or (entry.status == SUBSCRIPTION and cursor.key[1:] == (entry.partition, entry.subscription))
             ):
-                self.draft.of(cursor).left |= cursor.unacked.keys() - cursor.consumers.keys()
+                self.draft.changes_of(cursor).left |= cursor.unacked.keys() - cursor.consumers.keys()
         return True
 
     def _retry_request(self, entry: SetAside) -> bool:
@@ -106,7 +102,7 @@ class SetAsideRequests(RequestHandler):
         if batch.unreadable or not batch.requests:
             return False
         self.forget(entry)
-        for request in batch.requests:
-            if not is_entry(request, self._broken):
-                self._take(request)
-        return not any(is_entry(request, self._broken) for request in batch.requests)
+        sound = [request for request in batch.requests if of_request(request).id not in self._broken]
+        for request in sound:
+            self._execute(request)
+        return len(sound) == len(batch.requests)

@@ -38,6 +38,11 @@ class Unit(NamedTuple):
     status: str
     named: dict
 
+    @property
+    def id(self) -> str:
+        """The id of its entry, once it is set aside."""
+        return SetAside(self.status, "", "", **self.named).id
+
     def set_aside(self, cause: BaseException, now: int) -> SetAside:
         """Its entry, with *cause* and time (microseconds, the machine's clock)."""
         return SetAside(self.status, type(cause).__name__, str(cause), now, **self.named)

@@ -39,14 +39,14 @@ from pulsar_spark.broker.committing.commit import (
 from pulsar_spark.broker.committing.facts import topic_rows
 from pulsar_spark.broker.committing.round_rows import RoundRows
 from pulsar_spark.broker.committing.snapshots import is_snapshot_due
-from pulsar_spark.broker.cursors.members import Members, settle_cursors
+from pulsar_spark.broker.cursors.members import Members, end_waits
 from pulsar_spark.broker.gathering.gather import gather_work
 from pulsar_spark.broker.letters.projections import write_projections
 from pulsar_spark.broker.planning.work import Outcome, Work
 from pulsar_spark.broker.requests.drafts import RoundDraft, RoundResult
+from pulsar_spark.broker.requests.executor import RequestExecutor
 from pulsar_spark.broker.requests.moves import Moves
 from pulsar_spark.broker.requests.request import Request
-from pulsar_spark.broker.requests.requests import Intake
 from pulsar_spark.broker.requests.set_aside import set_aside
 from pulsar_spark.broker.round.isolation import isolated, of_cursor, plan_isolated
 from pulsar_spark.broker.upkeep.maintenance import maintain
@@ -54,7 +54,7 @@ from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 from pulsar_spark.table_specs import LEDGERS
 
 
-class RoundInputs(NamedTuple):
+class Agenda(NamedTuple):
     """What a round is about, beside the bundle: ``requests`` to execute, in order, and ``later`` ones to keep, which
     end with commit ``requests_version``; what is ``broken`` and to be set aside; and ``housekept``: tables, what was
     done, and to how many files or commits."""
@@ -75,15 +75,15 @@ class Numbered(NamedTuple):
 
 
 def run_round(
-    bundle: Bundle, inputs: RoundInputs, plan: Callable[[Work], list[Outcome]], tables: RoundTables, limit: int
+    bundle: Bundle, agenda: Agenda, plan: Callable[[Work], list[Outcome]], tables: RoundTables, limit: int
 ) -> tuple[RoundResult, list[Request]]:
     """Run a round, which is committed whole or not at all; returns its result, and requests for the next round. *limit*
     is the broker's limit of unacknowledged messages, 0 for none. After an error, read the bundle again."""
     # 1. Number what was published, note chunks, and forget deleted topics.
-    draft = begin_round(bundle, inputs)
-    numbered = number_published(bundle, draft, inputs.requests)
+    draft = begin_round(bundle, agenda)
+    numbered = number_published(bundle, draft, agenda.requests)
     # 2. Execute requests: consumers, policies and moved cursors change; requests about entries are noted for the plan.
-    sent_on = execute_requests(bundle, draft, inputs)
+    sent_on = execute_requests(bundle, draft, agenda)
     # 3. Let time pass: remove clients whose lease ended, pass trimmed entries, check expiry and quotas, retry letters.
     let_time_pass(bundle, draft, numbered.topics)
     # 4. Gather entries that are acknowledged, given back or due, and candidates up to what permits allow.
@@ -94,7 +94,7 @@ def run_round(
     rows = absorb(bundle, draft, work, outcomes, limit)
     # 7. Write, in the order of the table above. A round without effect ends here.
     ask_others(bundle.layout, sent_on)
-    consumed = max(bundle.requests_version, inputs.requests_version)
+    consumed = max(bundle.requests_version, agenda.requests_version)
     if not is_worth_a_commit(bundle, draft, rows, consumed):
         bundle.requests_version = consumed
         return RoundResult(False, refusals=tuple(draft.refusals)), []
@@ -106,7 +106,7 @@ def run_round(
         requests_version=consumed,
         broker_id=tables.broker_id,
         is_snapshot=is_snapshot,
-        housekept=inputs.housekept,
+        housekept=agenda.housekept,
     )
     with tables.cursor_ledger.writing(table) as files:
         commit_ledgers(tables, bundle, numbered.ledgers)
@@ -119,11 +119,11 @@ def run_round(
     return result_of(draft, rows), requests
 
 
-def begin_round(bundle: Bundle, inputs: RoundInputs) -> RoundDraft:
-    was_set_back, bundle.now = is_set_back(inputs.now, bundle.now), inputs.now
-    draft = RoundDraft(bundle.round + 1, *inputs.now, was_set_back)
+def begin_round(bundle: Bundle, agenda: Agenda) -> RoundDraft:
+    was_set_back, bundle.now = is_set_back(agenda.now, bundle.now), agenda.now
+    draft = RoundDraft(bundle.round + 1, *agenda.now, was_set_back)
     draft.facts += bundle.outlived
-    set_aside(bundle, draft, inputs.broken)
+    set_aside(bundle, draft, agenda.broken)
     return draft
 
 
@@ -137,19 +137,19 @@ def number_published(bundle: Bundle, draft: RoundDraft, requests: Sequence[Reque
         bundle.cursors.wake_all()
     for state in topics:
         bundle.cursors.wake_for_entries(state.topic.topic_id)
-        for cursor in bundle.cursors_of(state.topic.topic_id) if state.has_chunks else ():
+        for cursor in bundle.cursors.of_topic(state.topic.topic_id) if state.has_chunks else ():
             with isolated(of_cursor(cursor)):
                 bundle.attach_chunks(cursor)
     take_numbered(bundle, draft)
     return Numbered(topics, LEDGERS.rows(ledger_rows))
 
 
-def execute_requests(bundle: Bundle, draft: RoundDraft, inputs: RoundInputs) -> list[Request]:
+def execute_requests(bundle: Bundle, draft: RoundDraft, agenda: Agenda) -> list[Request]:
     """Execute requests or refuse them; returns those that another bundle's broker executes."""
-    intake = Intake(bundle, draft, inputs.broken)
-    intake.take_all(inputs.requests)
-    draft.facts += bundle.keep_waiting(inputs.later)
-    return intake.sent_on
+    executor = RequestExecutor(bundle, draft, agenda.broken)
+    executor.execute_all(agenda.requests)
+    draft.facts += bundle.keep_waiting(agenda.later)
+    return executor.sent_on
 
 
 def let_time_pass(bundle: Bundle, draft: RoundDraft, topics: list[TopicState]) -> None:
@@ -162,7 +162,7 @@ def let_time_pass(bundle: Bundle, draft: RoundDraft, topics: list[TopicState]) -
     draft.facts += bundle.waiting_letters.facts()
     for state in topics:
         draft.facts += topic_rows(state, bundle.dues_dropped) + bundle.stopped_rows(state)
-    settle_cursors(bundle, draft)
+    end_waits(bundle, draft)
 
 
 def forget_unneeded(bundle: Bundle, draft: RoundDraft, topics: list[TopicState], *, is_snapshot: bool) -> None:

@@ -9,13 +9,13 @@ from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.bundle.other_bundles import SentRequests
 from pulsar_spark.broker.committing.commit import RoundTables, commit_round, round_table
 from pulsar_spark.broker.committing.round_rows import RoundRows
-from pulsar_spark.broker.cursors.unacked import hold_back
+from pulsar_spark.broker.cursors.unacked import limit_unacked
 from pulsar_spark.broker.gathering.candidates import has_work, let_all_rest, next_dues
 from pulsar_spark.broker.letters.projections import write_missing_projections
 from pulsar_spark.broker.planning.work import Outcome, Work
 from pulsar_spark.broker.requests.drafts import RoundDraft, RoundResult
 from pulsar_spark.broker.requests.request import Request
-from pulsar_spark.broker.round.pipeline import RoundInputs, run_round
+from pulsar_spark.broker.round.pipeline import Agenda, run_round
 from pulsar_spark.broker.round.recovery import Recovery
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
@@ -57,7 +57,7 @@ class Rounds:
         bundle = self.bundle
         bundle.epoch += 1
         self.grant_leases({})
-        hold_back(bundle, self.limit)
+        limit_unacked(bundle, self.limit)
         bundle.now = self.clock.look()
         draft = RoundDraft(bundle.round + 1, *bundle.now)
         rows = RoundRows([*bundle.outlived, *bundle.waiting_letters.facts(), *facts], draft.number)
@@ -85,10 +85,10 @@ class Rounds:
         requests_version: int,
         broken: Mapping[str, SetAside],
     ) -> RoundResult:
-        """Run the round once (see :class:`~pulsar_spark.broker.round.pipeline.RoundInputs`)."""
+        """Run the round once (see :class:`~pulsar_spark.broker.round.pipeline.Agenda`)."""
         own, self._own, housekept = self._own, [], list(self._housekept)
-        inputs = RoundInputs(self.clock.look(), [*own, *requests], later, requests_version, broken, housekept)
-        result, of_letters = run_round(self.bundle, inputs, self.plan, self.tables, self.limit)
+        agenda = Agenda(self.clock.look(), [*own, *requests], later, requests_version, broken, housekept)
+        result, of_letters = run_round(self.bundle, agenda, self.plan, self.tables, self.limit)
         if result.is_committed:
             for _ in housekept:
                 self._housekept.popleft()

@@ -9,12 +9,12 @@ import numpy as np
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.topic_state import TopicState
-from pulsar_spark.broker.chunks.chunk_walk import acknowledge, release_until
+from pulsar_spark.broker.chunks.chunk_walk import expire_units, release_until
 from pulsar_spark.broker.cursors.members import Members
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.delays.deliver_times import delayed_ranges, honours_delays
 from pulsar_spark.broker.delays.waiting import WINDOW, pass_unread
-from pulsar_spark.broker.requests.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.requests.drafts import CursorChanges, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_topic
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY
 from pulsar_spark.protocol.acknowledgement.positions import Positions
@@ -76,7 +76,7 @@ def _check_in_time(bundle: Bundle, draft: RoundDraft, state: TopicState) -> int 
         state.checked_at = draft.now
         if idle_minutes:
             _delete_idle(bundle, draft, state, idle_minutes)
-        cursors = bundle.cursors_of(state.topic.topic_id)
+        cursors = bundle.cursors.of_topic(state.topic.topic_id)
         if ttl:
             for cursor in cursors:
                 _expire(bundle, draft, state, cursor, draft.wall - ttl * SECOND)
@@ -101,7 +101,7 @@ def _set_exceeded(bundle: Bundle, draft: RoundDraft, topic: str, is_exceeded: bo
 
 def _delete_idle(bundle: Bundle, draft: RoundDraft, state: TopicState, minutes: int) -> None:
     members, subscriptions = Members(bundle, draft), defaultdict(list)
-    for cursor in bundle.cursors_of(state.topic.topic_id):
+    for cursor in bundle.cursors.of_topic(state.topic.topic_id):
         subscriptions[cursor.key.subscription].append(cursor)
     for cursors in subscriptions.values():
         activities = (
@@ -123,7 +123,7 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
         backlog = sum(until - first + 1 for first, until in cursor.backlog(oldest, ledgers.end_position - 1))
         if is_spared(backlog):
             return
-    changes = draft.of(cursor)
+    changes = draft.changes_of(cursor)
     release_until(changes, last)
     if honours_delays(bundle, cursor):
         pass_unread(bundle, changes, last, draft.wall)
@@ -190,18 +190,18 @@ def _check_quota(
         for cursor in here:
             last = max(too_old, evicted_up_to(stored, cursor.mark_delete, size) if is_too_big else -1)
             if last > cursor.mark_delete:
-                _evict(draft.of(cursor), last)
+                _evict(draft.changes_of(cursor), last)
     return is_too_big or too_old > slowest
 
 
-def _evict(changes: CursorDraft, last: int) -> None:
+def _evict(changes: CursorChanges, last: int) -> None:
     """Acknowledge everything up to *last*, and messages that begin there."""
     cursor = changes.cursor
     changes.expire(cursor.mark_delete + 1, last)
     release_until(changes, last)
     if cursor.chunked:
         firsts, lasts = cursor.chunked.groups.units(last + 1, cursor.chunked.groups.last_position)
-        acknowledge(changes, lasts[firsts <= last])
+        expire_units(changes, lasts[firsts <= last])
 
 
 def runs_after(ledgers: PartitionLedgers, position: int) -> list[Stored]:

@@ -51,7 +51,7 @@ class CodePages:
         """Did anything change since changes were last taken?"""
         return bool(self._before)
 
-    def rest(self, *, with_fresh: bool = False) -> None:
+    def pack_unchanged(self, *, with_fresh: bool = False) -> None:
         """Pack the pages that did not change since this was last called, or *with_fresh* all of them."""
         fresh = self._before.keys() if with_fresh else self._fresh | self._before.keys()
         for page, codes in self._mixed.items():

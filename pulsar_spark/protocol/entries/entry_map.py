@@ -180,7 +180,7 @@ class EntryMap(CodePages):
         """What changed since this was last called, by position; then mark-delete passes what is acknowledged."""
         found: list[Change] = []
         for page in sorted(self._before):
-            change = self._settle(page, self._before[page])
+            change = self._change_of(page, self._before[page])
             if change is not None:
                 _append(found, change)
         self._fresh |= self._before.keys()
@@ -244,7 +244,7 @@ class EntryMap(CodePages):
 
     # Taking changes
 
-    def _settle(self, page: int, before: int | np.ndarray | bytes) -> Change | None:
+    def _change_of(self, page: int, before: int | np.ndarray | bytes) -> Change | None:
         """Count what changed of a page, and say it; one whose entries agree is one code again."""
         at, skipped = page << PAGE_BITS, max(self.mark_delete + 1 - (page << PAGE_BITS), 0)
         if isinstance(before, int) and not self._is_mixed(page) and not skipped:

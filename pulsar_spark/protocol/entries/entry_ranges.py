@@ -46,14 +46,14 @@ def ranges_of(entries: EntryMap, first: int = 0, last: int | None = None) -> Pac
     return PackedRanges(np.stack([firsts[is_known], lasts[is_known]]), which, tails)
 
 
-class Listed(NamedTuple):
+class ScatteredRange(NamedTuple):
     """Entries at *positions* that have the state of *range_*."""
 
     range_: Range
     positions: np.ndarray
 
 
-def put_listed(entries: EntryMap, listed: Sequence[Listed]) -> None:
+def put_scattered(entries: EntryMap, listed: Sequence[ScatteredRange]) -> None:
     """Let the entries of *listed*, none of which is named twice, have their states."""
     scattered: list[tuple[np.ndarray, np.ndarray | int]] = []
     for range_, positions in listed:
@@ -130,7 +130,7 @@ def put_ranges(entries: EntryMap, ranges: Sequence[Range]) -> None:
     entries.set_at(positions[is_above], np.repeat(codes, lasts - firsts + 1)[is_above])
 
 
-class StateRows(NamedTuple):
+class ChangedRanges(NamedTuple):
     """States of entries as rows say them: *ranges*, by position. Those with ``entries`` mean so many of the entries
     between their ends: *positions* names them, by the first."""
 
@@ -138,15 +138,15 @@ class StateRows(NamedTuple):
     positions: dict[int, np.ndarray]
 
 
-def state_rows(
+def changed_ranges(
     changes: Sequence[Change], codes: EntryCodes, mark_delete: int, dealt: Sequence[tuple[int, np.ndarray]] = ()
-) -> StateRows:
+) -> ChangedRanges:
     """What *changes* say of entries above *mark_delete*: a range a stretch, and one range for all entries of a state
     that lie scattered. Of codes *dealt* in another order than that of positions, a row names positions in that order.
 
     >>> entries = EntryMap()
     >>> put_ranges(entries, [Range(at, at, "pending", "c", 1, batch_size=1) for at in range(0, 40, 2)])
-    >>> ranges, positions = state_rows(entries.take_changes(), entries.codes, -1)
+    >>> ranges, positions = changed_ranges(entries.take_changes(), entries.codes, -1)
     >>> [(range_.first, range_.last, range_.entries) for range_ in ranges], positions[0][:3].tolist()
     ([(0, 38, 20)], [0, 2, 4])
     """
@@ -169,7 +169,7 @@ def state_rows(
         first, last = int(at.min()), int(at.max())
         listed.append(Range(first, last, *codes.state(code), entries=len(at)))
         positions[first] = at
-    return StateRows([*_ranges_of_spans(sorted(spans), codes, mark_delete), *listed], positions)
+    return ChangedRanges([*_ranges_of_spans(sorted(spans), codes, mark_delete), *listed], positions)
 
 
 def _joined(changes: Sequence[Change]) -> tuple[np.ndarray, np.ndarray]:

@@ -35,32 +35,33 @@ class NothingWaits:
         return np.zeros(len(positions), bool)
 
 
-class Out(NamedTuple):
-    """Delivered or given back entries, as parallel arrays: hashes, positions, whether a consumer other than the owner
-    has them (else they were given back and wait), and when they came due (None: none was delayed)."""
+class Awaited(NamedTuple):
+    """Pending entries for which later ones of their hash wait, as parallel arrays: hashes, positions, whether another
+    consumer than the owner has them (else they were given back with a delay), and when they came due (None: none was
+    delayed)."""
 
     hashes: np.ndarray
     positions: np.ndarray
-    is_elsewhere: np.ndarray
+    is_at_other: np.ndarray
     times: np.ndarray | None = None
 
 
 class DrainingHashes:
-    """The rule for entries that wait because of those in *out*.
+    """The rule for entries that wait for those in *awaited*.
 
-    >>> out = Out(np.array([7, 8]), np.array([3, 5]), np.array([True, False]))
-    >>> DrainingHashes(out).are_waiting(np.array([4, 4, 6]), np.array([7, 8, 8]), np.zeros(3)).tolist()
+    >>> awaited = Awaited(np.array([7, 8]), np.array([3, 5]), np.array([True, False]))
+    >>> DrainingHashes(awaited).are_waiting(np.array([4, 4, 6]), np.array([7, 8, 8]), np.zeros(3)).tolist()
     [True, False, True]
     """
 
-    def __init__(self, out: Out):
-        self.draining = np.unique(out.hashes[out.is_elsewhere])
-        back = ~out.is_elsewhere
-        times = np.zeros(len(out.hashes), np.int64) if out.times is None else out.times
-        in_order = np.lexsort((out.positions[back], times[back], out.hashes[back]))
-        self._hashes, first = np.unique(out.hashes[back][in_order], return_index=True)
-        self._positions, self._times = out.positions[back][in_order][first], times[back][in_order][first]
-        self.depends_on_hashes = len(out.hashes) > 0
+    def __init__(self, awaited: Awaited):
+        self.draining = np.unique(awaited.hashes[awaited.is_at_other])
+        back = ~awaited.is_at_other
+        times = np.zeros(len(awaited.hashes), np.int64) if awaited.times is None else awaited.times
+        in_order = np.lexsort((awaited.positions[back], times[back], awaited.hashes[back]))
+        self._hashes, first = np.unique(awaited.hashes[back][in_order], return_index=True)
+        self._positions, self._times = awaited.positions[back][in_order][first], times[back][in_order][first]
+        self.depends_on_hashes = len(awaited.hashes) > 0
 
     def are_waiting(
         self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, times: np.ndarray | int = 0

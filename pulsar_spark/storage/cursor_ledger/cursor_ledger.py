@@ -15,9 +15,16 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import LogShortened
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.entries.entry_map import EntryMap
-from pulsar_spark.protocol.entries.entry_ranges import Listed, pass_to, put_listed, put_ranges, ranges_of, states_of
+from pulsar_spark.protocol.entries.entry_ranges import (
+    ScatteredRange,
+    pass_to,
+    put_ranges,
+    put_scattered,
+    ranges_of,
+    states_of,
+)
 from pulsar_spark.storage.cursor_ledger.committed_rounds import SNAPSHOT, Round, rows_by_part, since, since_snapshot
-from pulsar_spark.storage.cursor_ledger.range_rows import facts_and_ranges, listed_rows, ranges_by_place
+from pulsar_spark.storage.cursor_ledger.range_rows import facts_and_ranges, ranges_by_place, scattered_ranges
 from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SetAside
 from pulsar_spark.storage.delta.actions import Commit
 from pulsar_spark.storage.delta.python_rows import python_rows, uncollected
@@ -149,8 +156,8 @@ class LatestRows:
             if key in self.cursors:
                 changed.add(key)
                 entries = self.maps[key] = self.entries(key)
-                if isinstance(ranges[0], Listed):
-                    put_listed(entries, cast(Sequence[Listed], ranges))
+                if isinstance(ranges[0], ScatteredRange):
+                    put_scattered(entries, cast(Sequence[ScatteredRange], ranges))
                 else:
                     put_ranges(entries, cast(Sequence[Range], ranges))
         for key in changed:
@@ -269,7 +276,7 @@ def _read_round(path: AnyPath, commit: Commit, kinds: Collection[str] | None, co
 
 def _round_of(tables: Iterable[pa.Table]) -> Round:
     facts: list[pa.Table] = []
-    ranges: list[tuple[CursorKey, Sequence[Range] | Sequence[Listed]]] = []
+    ranges: list[tuple[CursorKey, Sequence[Range] | Sequence[ScatteredRange]]] = []
     for rows in tables:
         of_part, of_ranges = facts_and_ranges(rows)
         facts.append(of_part)
@@ -277,12 +284,12 @@ def _round_of(tables: Iterable[pa.Table]) -> Round:
     return Round(pa.concat_tables(facts), ranges)
 
 
-def _changes_in(rows: pa.Table) -> Iterator[tuple[CursorKey, Sequence[Range] | Sequence[Listed]]]:
+def _changes_in(rows: pa.Table) -> Iterator[tuple[CursorKey, Sequence[Range] | Sequence[ScatteredRange]]]:
     if "positions" in rows.column_names and rows["positions"].null_count < rows.num_rows:
-        is_listed = pc.is_valid(rows["positions"])
-        for key, same in groupby(listed_rows(rows.filter(is_listed), _CURSOR), itemgetter(0)):
-            yield CursorKey(*key), [listed for _, listed in same]
-        rows = rows.filter(pc.invert(is_listed))
+        is_scattered = pc.is_valid(rows["positions"])
+        for key, same in groupby(scattered_ranges(rows.filter(is_scattered), _CURSOR), itemgetter(0)):
+            yield CursorKey(*key), [range_ for _, range_ in same]
+        rows = rows.filter(pc.invert(is_scattered))
     yield from ranges_by_cursor(rows)
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.acknowledgement.packed_ranges import TAIL, PackedRanges, used_numbers
 from pulsar_spark.protocol.acknowledgement.positions import stretches_of
-from pulsar_spark.protocol.entries.entry_ranges import Listed
+from pulsar_spark.protocol.entries.entry_ranges import ScatteredRange
 
 AnyRows = TypeVar("AnyRows", pa.Table, pa.RecordBatch)
 
@@ -29,12 +29,12 @@ def facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     return rows.filter(pc.invert(is_range)), rows.filter(is_range)
 
 
-def listed_rows(rows: pa.Table, place: Sequence[str]) -> Iterator[tuple[tuple, Listed]]:
+def scattered_ranges(rows: pa.Table, place: Sequence[str]) -> Iterator[tuple[tuple, ScatteredRange]]:
     """Rows of ranges that name positions: their values in columns *place*, and what they say."""
     found = zip(*(column.to_pylist() for column in rows.select(place).columns))
     for values, range_, positions in zip(found, _packed(rows), lists_of(rows["positions"])):
         if positions is not None:
-            yield values, Listed(range_, positions)
+            yield values, ScatteredRange(range_, positions)
 
 
 def lists_of(column: pa.ChunkedArray | pa.ListArray) -> list[np.ndarray | None]:

@@ -21,7 +21,7 @@ from pulsar_spark.storage.entries.message_files import (
     Damaged,
     EntryIds,
     RowGroups,
-    Rows,
+    SortedRows,
     in_order,
     rows_schema,
     taken,
@@ -190,14 +190,14 @@ def _stated(table: StrPath, runs: Sequence[Run]) -> list[Columns | None]:
     return [next(found) if is_so else None for is_so in are_so]
 
 
-def _stated_rows(search: _Search) -> Rows | None:
+def _stated_rows(search: _Search) -> SortedRows | None:
     """The rows of a run from its commit."""
     (stated,) = stated_messages(search.table, [search.run])
     if stated is None:
         return None
     entry_ids = np.array(stated["entry_id"])
     rows = table_of(stated, len(entry_ids), rows_schema(search.columns))
-    return None if rows is None else Rows(rows, entry_ids)
+    return None if rows is None else SortedRows(rows, entry_ids)
 
 
 _SLICES = EntryReader(CACHED_BYTES, block_rows=1 << 20)
@@ -294,7 +294,7 @@ def entry_ids_of(run: Run, spans: Spans | None) -> EntryIds:
     return EntryIds(firsts, lasts).cut(run.first_entry_id, run.last_entry_id)
 
 
-def _block(run: Run, rows: Rows, places: slice | np.ndarray, names: list[str], present: Present) -> pa.Table:
+def _block(run: Run, rows: SortedRows, places: slice | np.ndarray, names: list[str], present: Present) -> pa.Table:
     """Some of the rows, copied if they would keep much more memory."""
     table = rows.table if rows.table.num_columns == len(names) else rows.table.select(names)
     block, entry_ids = taken(table, places), rows.entry_ids[places]

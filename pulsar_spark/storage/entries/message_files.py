@@ -68,7 +68,7 @@ class EntryIds:
         return np.arange(sizes.sum()) + np.repeat(starts - np.concatenate(([0], np.cumsum(sizes)[:-1])), sizes)
 
 
-class Rows(NamedTuple):
+class SortedRows(NamedTuple):
     table: pa.Table
     entry_ids: np.ndarray
 
@@ -127,7 +127,7 @@ class RowGroups:
 
     def __init__(self, cached_bytes: int = 0):
         self._cached_bytes = cached_bytes
-        self._groups: OrderedDict[tuple[str, int, tuple[str, ...]], Rows | _Published] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, int, tuple[str, ...]], SortedRows | _Published] = OrderedDict()
         self._footers: OrderedDict[str, _Footer] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
@@ -138,7 +138,9 @@ class RowGroups:
             self._footers.clear()
             self._size = 0
 
-    def read(self, path: str, wanted: EntryIds, columns: tuple[str, ...] = ENTRY_COLUMNS) -> Iterator[Rows | Damaged]:
+    def read(
+        self, path: str, wanted: EntryIds, columns: tuple[str, ...] = ENTRY_COLUMNS
+    ) -> Iterator[SortedRows | Damaged]:
         """Rows of *wanted*, perhaps with others around them, in order, from a file of one publish."""
         first, last = int(wanted.firsts[0]), int(wanted.lasts[-1])
         whole = self._cached(path, 0, columns)
@@ -213,7 +215,7 @@ class RowGroups:
 
     def _group(
         self, path: str, file: pq.ParquetFile, number: int, columns: tuple[str, ...], wanted: EntryIds
-    ) -> Rows | Damaged:
+    ) -> SortedRows | Damaged:
         rows = self._cached(path, number, columns)
         if rows is None:
             schema = rows_schema(columns)
@@ -226,16 +228,16 @@ class RowGroups:
             self._keep((path, number, columns), rows)
         return rows
 
-    def _cached(self, path: str, number: int, columns: tuple[str, ...]) -> Rows | None:
+    def _cached(self, path: str, number: int, columns: tuple[str, ...]) -> SortedRows | None:
         """A group decoded with these columns, or with all."""
         with self._lock:
             for key in ((path, number, columns), (path, number, ENTRY_COLUMNS)):
-                if isinstance(found := self._groups.get(key), Rows):
+                if isinstance(found := self._groups.get(key), SortedRows):
                     self._groups.move_to_end(key)
                     return found
         return None
 
-    def _keep(self, key: tuple[str, int, tuple[str, ...]], rows: Rows | _Published) -> None:
+    def _keep(self, key: tuple[str, int, tuple[str, ...]], rows: SortedRows | _Published) -> None:
         with self._lock:
             if self._cached_bytes and key not in self._groups:
                 self._groups[key] = rows
@@ -249,7 +251,7 @@ def _decoded(file: pq.ParquetFile, number: int, columns: list[str]) -> pa.Table:
     return file.read_row_group(number, columns=columns, use_threads=False)
 
 
-def _size(rows: Rows | _Published) -> int:
+def _size(rows: SortedRows | _Published) -> int:
     of_publishes = rows.publish_ids.nbytes + rows.starts.nbytes if isinstance(rows, _Published) else 0
     return rows.table.nbytes + of_publishes + _OF_A_GROUP
 
@@ -271,10 +273,10 @@ def rows_schema(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema([field for field in MESSAGES.schema if field.name in (*_PLACE, *columns)])
 
 
-def _together(found: list[Rows | Damaged]) -> Iterator[Rows | Damaged]:
+def _together(found: list[SortedRows | Damaged]) -> Iterator[SortedRows | Damaged]:
     """Row groups that overlap or lack bounds, as one."""
     yield from (each for each in found if isinstance(each, Damaged))
-    tables = [each.table for each in found if isinstance(each, Rows)]
+    tables = [each.table for each in found if isinstance(each, SortedRows)]
     if tables:
         yield in_order(pa.concat_tables(tables))
 
@@ -283,7 +285,7 @@ def taken(rows: pa.Table, places: slice | np.ndarray) -> pa.Table:
     return rows.slice(places.start, places.stop - places.start) if isinstance(places, slice) else rows.take(places)
 
 
-def in_order(rows: pa.Table) -> Rows:
+def in_order(rows: pa.Table) -> SortedRows:
     entry_ids = rows.column("entry_id").to_numpy()
     steps = np.diff(entry_ids)
     is_mixed = bool((steps < 0).any())
@@ -293,4 +295,4 @@ def in_order(rows: pa.Table) -> Rows:
     if is_mixed:
         rows = rows.sort_by([("entry_id", "ascending"), ("batch_index", "ascending")])
         entry_ids = rows.column("entry_id").to_numpy()
-    return Rows(rows, entry_ids)
+    return SortedRows(rows, entry_ids)

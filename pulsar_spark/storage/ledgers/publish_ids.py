@@ -37,8 +37,8 @@ class PublishIds:
     def add_stored(self, publish_ids: Iterable[str]) -> None:
         self._unsorted.extend(map(hash, publish_ids))
 
-    def settle(self) -> None:
-        """Note that all added ids are now in the table."""
+    def note_stored(self) -> None:
+        """Note that all added ids are now in the table, so that their hashes are enough."""
         if self._is_there is not None and len(self._new) >= max(FEW, len(self._hashes) // 16):
             self.add_stored(self._new)
             self._new = set()

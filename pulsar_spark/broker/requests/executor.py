@@ -69,7 +69,7 @@ MANY = 100
 """Consecutive similar requests from which they are noted together, which is quicker."""
 
 
-class Intake(RequestHandler):
+class RequestExecutor(RequestHandler):
     """Executes requests on a bundle and a draft; *broken* is set aside."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside]):
@@ -79,7 +79,7 @@ class Intake(RequestHandler):
         """Requests for other bundles (see other_bundles)."""
         self.members, self.moves = Members(bundle, draft), Moves(bundle, draft)
         self.acknowledgements = acks = LetterRequests(bundle, draft)
-        aside = SetAsideRequests(bundle, draft, broken, self.take)
+        aside = SetAsideRequests(bundle, draft, broken, self.execute)
         waiting = WaitingLetterRequests(bundle, draft)
         self._handlers: dict[str, Callable[[Request], str | None]] = {
             "subscribe": self.members.subscribe,
@@ -107,21 +107,21 @@ class Intake(RequestHandler):
             "drop_set_aside": aside.drop,
         }
 
-    def take_all(self, requests: Iterable[Request]) -> None:
+    def execute_all(self, requests: Iterable[Request]) -> None:
         """Execute requests in order. The first of many similar ones is checked for all."""
         for (kind, *_), alike in groupby(requests, _ALIKE):
             first, *rest = alike
             others: Iterable[Request] = rest
-            is_taken = self.take(first)
-            if is_taken and kind in NOTED and len(rest) >= MANY and not self._broken:
+            is_done = self.execute(first)
+            if is_done and kind in NOTED and len(rest) >= MANY and not self._broken:
                 others = self.acknowledgements.note(validated(first, now=self.draft.wall), rest)
             for request in others:
-                self.take(request)
+                self.execute(request)
 
-    def take(self, request: Request) -> bool:
+    def execute(self, request: Request) -> bool:
         """Execute one request, and reply if needed; returns whether it was done."""
         unit = of_request(request)
-        if self._broken and (entry := self._broken.get(unit.set_aside(UnknownError(), 0).id)):
+        if self._broken and (entry := self._broken.get(unit.id)):
             self.draft.reply(
                 request,
                 error=UnknownError.__name__,
@@ -130,9 +130,9 @@ class Intake(RequestHandler):
             )
             return False
         with isolated(unit):
-            return self._take(request)
+            return self._execute(request)
 
-    def _take(self, request: Request) -> bool:
+    def _execute(self, request: Request) -> bool:
         wants_answer = (
             request.kind in ANSWERED
             or (request.kind == "close" and request.consumer_id)
@@ -156,7 +156,7 @@ class Intake(RequestHandler):
                 self.draft.reply(request, error=type(elsewhere).__name__, text=str(elsewhere))
             return False
         except (InvalidRequest, UnknownError) as refused:
-            self.draft.refuse(request, refused, self.asker_of(request))
+            self.draft.refuse(request, refused, self.consumer_name_of(request))
             if wants_answer:
                 self.draft.reply(request, error=type(refused).__name__, text=str(refused))
             return False
@@ -189,7 +189,7 @@ class Intake(RequestHandler):
         if name in UNACKED_LIMITS:
             for cursor in self.bundle.cursors.values():
                 if cursor.consumers and owner in policy_owners(cursor.topic):
-                    self.draft.of(cursor).has_new_limits = True
+                    self.draft.changes_of(cursor).has_new_limits = True
 
     def _connected(self, owner: str) -> list[tuple[Cursor, bool]]:
         """Connected cursors of types with deliver times, and whether these count."""
@@ -204,6 +204,6 @@ class Intake(RequestHandler):
         for cursor, did in before:
             does = honours_delays(self.bundle, cursor)
             if does and not did:
-                wait_again(self.bundle, self.draft.of(cursor), self.draft.wall)
+                wait_again(self.bundle, self.draft.changes_of(cursor), self.draft.wall)
             elif did and not does:
-                stop_waiting(self.draft.of(cursor))
+                stop_waiting(self.draft.changes_of(cursor))
