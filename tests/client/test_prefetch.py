@@ -7,6 +7,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.client.receiving import queue_watch
+from pulsar_spark.client.receiving.queue_watch import QueueWatch
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.support.waiting import eventually
@@ -132,15 +133,24 @@ def test_what_left_the_largest_queue_is_asked_for_with_what_is_given_back(client
     assert subscription.tracker._take_all_rows() == []
 
 
-def test_what_is_given_back_unseen_while_the_broker_is_away_comes_again_uncounted(root_url, lonely_client):
+def test_what_is_given_back_unseen_while_the_broker_is_away_comes_again_uncounted(root_url, lonely_client, monkeypatch):
     """The statistics say that it was sent twice; of no message the redelivery count is raised (4.21)."""
-    with PlainBroker(root_url):
+    start = QueueWatch.start
+    monkeypatch.setattr(QueueWatch, "start", lambda watch: None)  # nothing is given back while there is a broker
+    with PlainBroker(root_url) as broker:
         consumer = lonely_client.subscribe("t", "s", **SHARED)
         seen = grow(lonely_client, consumer)
         publish(lonely_client, 12_000)
         (subscription,) = consumer._subscriptions
-        eventually(lambda: subscription._queued > 1000 + BATCH)
+
+        def has_all_it_requested() -> bool:
+            cursor, arrived = broker.cursor("t", "s"), len(seen) + subscription._queued
+            return cursor.msg_out_counter == arrived and all(each.permits <= 0 for each in cursor.consumers.values())
+
+        assert eventually(has_all_it_requested) and subscription._queued > 1000 + BATCH
     waits = subscription._queued
+    monkeypatch.setattr(QueueWatch, "start", start)
+    subscription._queue_watch.start()
     eventually(lambda: queues(consumer) == [1000] and subscription._queued < waits)
     given_back = waits - subscription._queued
     with PlainBroker(root_url) as broker:
