@@ -56,6 +56,10 @@ class TopicStopped(CorruptState, InvalidRequest):
     until the log is repaired."""
 
 
+class MessagesTrimmed(InvalidRequest):
+    """Messages were trimmed before a reader without a subscription read them."""
+
+
 class UnreadableMessage(PulsarSparkError):
     """One message cannot be decrypted, decompressed or parsed; other messages can be read.
 

@@ -5,11 +5,12 @@ Spark makes them in Python processes of its own, on the driver, without a sessio
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
+from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.source import subscription_stream
 from pulsar_spark.frames.source.batch_reader import BatchReader
 from pulsar_spark.frames.source.options import BATCH_READ, STREAM_READ, SUBSCRIPTION, SourceOptions, parse_options
 from pulsar_spark.frames.source.source_columns import source_schema
+from pulsar_spark.frames.source.topic_stream import TopicStream
 from pulsar_spark.frames.source.worker_errors import in_one_line
 
 NAME = "pulsar_spark"
@@ -45,7 +46,7 @@ class PulsarSparkSource(DataSource):
             options.check_use(SUBSCRIPTION)
             return subscription_stream.stream_reader(options, schema)
         options.check_use(STREAM_READ)
-        raise OperationNotSupported("a stream without a subscription is not there yet: give a subscription")
+        return TopicStream(schema, options)
 
     def _options(self) -> SourceOptions:
         return parse_options(self.options)

@@ -42,11 +42,19 @@ class FollowedTopic:
 
     def _check_there(self) -> None:
         """Raise :class:`TopicNotFound` unless the topic is still the one that was found first."""
-        name = str(self.topic.name)
-        if read_topic(self._layout, name).topic_id != self.topic.topic_id:
+        try:
+            is_same, now = read_topic(self._layout, self.name).topic_id == self.topic.topic_id, " and created again"
+        except TopicNotFound:
+            is_same, now = False, ""
+        if not is_same:
             raise TopicNotFound(
-                f"topic {name!r} was deleted and created again meanwhile: begin with a new read, or a new checkpoint"
+                f"topic {self.name!r} was deleted{now} while it was read: begin again, a stream with a new checkpoint"
             )
+
+    @property
+    def name(self) -> str:
+        """The full name of the topic, without a partition."""
+        return str(self.topic.name)
 
     @property
     def partitions(self) -> list[int]:
