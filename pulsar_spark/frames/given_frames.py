@@ -1,4 +1,5 @@
-"""Check frames that callers give or return; an error has the code that converts another library's frame."""
+"""Check frames that callers give or return, and name their functions; an error has the code that converts another
+library's frame."""
 
 from pyspark.sql import DataFrame
 
@@ -32,3 +33,13 @@ def spark_frame(frame: object, name: str) -> str:
     return (
         f"spark.createDataFrame({name}.to_arrow())" if hasattr(frame, "to_arrow") else f"spark.createDataFrame({name})"
     )
+
+
+def function_name(function: object) -> str:
+    """``module:name`` of a function, as options take it; another callable as it shows itself.
+
+    >>> function_name(function_name)
+    'pulsar_spark.frames.given_frames:function_name'
+    """
+    name = getattr(function, "__qualname__", None)
+    return repr(function) if name is None else f"{getattr(function, '__module__', None)}:{name}"

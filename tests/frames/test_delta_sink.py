@@ -3,7 +3,7 @@
 import pytest
 from chispa import assert_df_equality
 
-from pulsar_spark.errors import InvalidConfiguration, NotConnected
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, NotConnected
 from pulsar_spark.frames import Delivery, to_delta
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.entries.slices import PositionRange
@@ -135,3 +135,87 @@ def test_a_sink_serves_one_subscription(layout, tmp_path):
     sink.open(layout, "t-1", "s")
     with pytest.raises(InvalidConfiguration, match="one topic and subscription"):
         sink.open(layout, "t-1", "other")
+
+
+def prices(messages):
+    """A row for each of three keys, with the position that it had last."""
+    return messages.selectExpr("position % 3 as item", "position", "by", "partition")
+
+
+def test_a_merge_keeps_the_last_row_of_a_key_and_happens_once(spark, tmp_path, layout, commit_round):
+    """Though a consumer dies between its merge and its answer, and its next delivery comes before the old one."""
+
+    def merging():
+        sink = to_delta(tmp_path / "sink", transform=prices, merge_on="item")
+        sink.open(layout, "t-1", "s")
+        return sink
+
+    spark.createDataFrame([(0, -1, "before")], "item bigint, position bigint, by string").write.format("delta").save(
+        str(tmp_path / "sink")
+    )
+    first, second = merging(), merging()
+    written = commit_round(("a", 0, 9))
+    deliver(spark, first, "a", written, 0, 9)
+    assert first.rows_written == 3
+    deliver(spark, first, "a", written, 0, 9)
+    assert first.rows_written == 3, "the same transaction again changes nothing"
+    deliver(spark, second, "b", commit_round(("b", 7, 10)), 7, 10)
+    rows = spark.read.format("delta").load(str(tmp_path / "sink")).orderBy("item").collect()
+    assert [tuple(row) for row in rows] == [(0, 9, "a"), (1, 10, "b"), (2, 8, "a")], "and no column is added"
+    with pytest.raises(NotConnected, match="took its messages over"):
+        deliver(spark, first, "a", commit_round(("a", 11, 12)), 11, 12)
+    assert "merge_on=['item'], transform='tests.frames.test_delta_sink:prices'" in repr(second)
+
+
+@pytest.mark.long
+def test_keys_of_several_columns_may_be_null(spark, tmp_path, layout, commit_round):
+    sink = to_delta(
+        tmp_path / "sink",
+        transform=lambda messages: messages.selectExpr(
+            "if(position % 2 = 0, null, 'odd') as kind", "partition", "position"
+        ),
+        merge_on=["kind", "partition"],
+    )
+    sink.open(layout, "t-1", "s")
+    for first in (0, 4):
+        deliver(spark, sink, "a", commit_round(("a", first, first + 3)), first, first + 3)
+    rows = spark.read.format("delta").load(str(tmp_path / "sink")).orderBy("position").collect()
+    assert [(row.kind, row.position) for row in rows] == [(None, 6), ("odd", 7)]
+
+
+@pytest.mark.long
+def test_rows_to_merge_without_their_key_or_position_are_refused(spark, tmp_path, layout, commit_round):
+    sink = to_delta(tmp_path / "sink", transform=lambda messages: messages.select("by"), merge_on="item")
+    sink.open(layout, "t-1", "s")
+    with pytest.raises(InvalidMessage, match=r"lack \['item', 'position'\], they have \['by'\]"):
+        deliver(spark, sink, "a", commit_round(("a", 0, 1)), 0, 1)
+    assert not (tmp_path / "sink").exists()
+
+
+@pytest.mark.long
+def test_a_transformation_that_returns_no_frame_is_named(spark, tmp_path, layout):
+    sink = to_delta(tmp_path / "sink", transform=print)
+    sink.open(layout, "t-1", "s")
+    with pytest.raises(InvalidMessage, match="builtins:print returned a NoneType: return a Spark DataFrame"):
+        deliver(spark, sink, "a", 1, 0, 1)
+
+
+@pytest.mark.long
+def test_a_table_of_a_catalog_is_created_and_written_once(spark, tmp_path, layout, commit_round):
+    """Whether it is merged into or appended to; a name that is no Delta table, or in no schema, is refused."""
+    spark.sql(f"CREATE SCHEMA sinks LOCATION '{tmp_path / 'a b'}'")
+    try:
+        for name, merge_on, rows in (("sinks.appended", None, 4), ("spark_catalog.sinks.merged", "position", 2)):
+            for consumer in "ab":
+                sink = to_delta(name, merge_on=merge_on, name=consumer if merge_on is None else "sink")
+                sink.open(layout, "t-1", "s")
+                deliver(spark, sink, consumer, commit_round((consumer, 0, 1)), 0, 1)
+            assert spark.table(name).count() == rows
+        spark.sql("CREATE TABLE sinks.plain (a INT) USING parquet")
+        for name, words in (("sinks.plain", "DELTA|no Delta table"), ("nowhere.t", "SCHEMA_NOT_FOUND|nowhere")):
+            sink = to_delta(name)
+            sink.open(layout, "t-1", "s")
+            with pytest.raises(InvalidConfiguration, match=words):
+                deliver(spark, sink, "a", 1, 0, 1)
+    finally:
+        spark.sql("DROP SCHEMA sinks CASCADE")

@@ -23,6 +23,7 @@ from pulsar_spark.frames.deliveries.unreadable import (
     stored_bytes,
     uncompressed_bytes,
 )
+from pulsar_spark.frames.given_frames import function_name
 from pulsar_spark.frames.reading.chunk_payloads import Parts
 from pulsar_spark.frames.reading.payloads import Decoding, plain_or_refused
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
@@ -101,6 +102,7 @@ class Caller:
                 raise InvalidConfiguration("the outcomes put messages off: consume with retry_enable=True")
             return Called(reply, letters.rows(reply.put_off, make), None, unreadable)
         except BaseException as error:  # SystemExit, too: it must not end the thread silently
+            error.add_note(f"raised by {function_name(self.function)} in round {delivery.round}")
             reply = Answer([], exact(delivery.ranges))
             return Called(answered(reply, unreadable, delivery), [], error, unreadable)
         finally:
