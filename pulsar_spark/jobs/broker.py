@@ -1,6 +1,6 @@
 """Run a broker on a root until SIGTERM or Ctrl-C.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/broker.py --root /data/pulsar
+    python -m pulsar_spark.jobs.broker --root /data/pulsar
 
 Under spark-submit the JVM gets the signal first and ends at once with exit code 143; the next broker continues from the
 last committed round. The command 'pulsar-spark broker' finishes its round and ends with 0.

@@ -1,7 +1,7 @@
 """Compact topics: write the latest message of each key to the topic's compacted view. A broker may run meanwhile.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/compact.py --root /data/pulsar --topic orders
-    spark-submit --properties-file conf/spark-defaults.conf jobs/compact.py \\
+    python -m pulsar_spark.jobs.compact --root /data/pulsar --topic orders
+    python -m pulsar_spark.jobs.compact \\
         --root /data/pulsar --namespace public/default --threshold 100M
 
 Run it on a schedule: each compaction continues where the topic's last one ended. The job prints one line of JSON per

@@ -2,7 +2,7 @@
 
 Run it on a schedule. It needs no Spark, and a broker may run meanwhile.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/maintain.py \\
+    python -m pulsar_spark.jobs.maintain \\
         --root /data/pulsar --trim --optimize --vacuum-hours 168 --checkpoint
 
 It does only the steps that the options name. The job prints one line of JSON per step.

@@ -1,6 +1,6 @@
 """Publish the rows of files or of a table to a topic, in one commit.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/publish.py \\
+    python -m pulsar_spark.jobs.publish \\
         --root /data/pulsar --topic orders --source /data/orders --format parquet --key id
 
 A column ``payload`` is published unchanged; without one the payload is the whole row as JSON. With --app-id and

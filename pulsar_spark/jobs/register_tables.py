@@ -1,6 +1,6 @@
 """Register a root's topics, its broker's tables and its SQL views in a catalog, for ``SELECT * FROM broker.orders``.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/register_tables.py \\
+    python -m pulsar_spark.jobs.register_tables \\
         --root /data/pulsar --schema public/default=broker
 
 Run it again after topics were created or deleted. It prints one line of JSON with the location of each table by name.

@@ -1,6 +1,6 @@
 """Send dead letters back to be consumed again, each at most once per job id.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/reprocess_dead_letters.py \\
+    python -m pulsar_spark.jobs.reprocess_dead_letters \\
         --root /data/pulsar --topic orders --subscription billing --job-id repair-2026-01-31 \\
         --where "cause = 'max_redeliver_count'" --fix repairs:add_tail
 

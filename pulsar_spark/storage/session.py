@@ -22,7 +22,7 @@ from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
 from pulsar_spark.storage.delta.data_files import spark_writer_options
 from pulsar_spark.storage.spark.hadoop_stores import store_settings
 from pulsar_spark.storage.spark.java_process import quiet_start
-from pulsar_spark.storage.spark.session_jars import delta_artifact, jar_settings
+from pulsar_spark.storage.spark.session_jars import delta_artifact, jar_settings, package_settings
 from pulsar_spark.storage.store.root import on_databricks, parse_root
 from pulsar_spark.storage.store.store import StrPath, store_of
 
@@ -114,6 +114,12 @@ def spark_session(
         spark = builder.getOrCreate()
     check_delta(spark)
     return spark
+
+
+def settings_to_submit(root: StrPath | None = None) -> dict[str, str]:
+    """The settings that spark-submit needs before a job can set its own; *root* adds the jars of its object store."""
+    store = None if root is None else store_of(parse_root(root)).spark_kind
+    return {**_SETTINGS, **package_settings(store)}
 
 
 def check_delta(spark: SparkSession) -> None:

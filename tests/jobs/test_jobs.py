@@ -3,7 +3,6 @@
 import importlib
 import json
 import os
-import pkgutil
 import signal
 import subprocess
 import sys
@@ -12,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_spark import jobs
+from pulsar_spark.jobs import consume
+from pulsar_spark.jobs.__main__ import job_names
+from pulsar_spark.jobs.__main__ import main as jobs_main
 from pulsar_spark.storage.cursor_ledger.reprocessing import Reprocessing
 from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.delta.tables import is_committed
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.spark.session_jars import delta_artifact
 from pulsar_spark.storage.topics.topics import create_topic, prepare_root, read_topic
 from tests.support.letters import SUBSCRIPTION, TOPIC, write_letters
 from tests.support.waiting import eventually
@@ -25,7 +27,7 @@ PROJECT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 ENVIRONMENT = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "PYSPARK_PYTHON": sys.executable}
 """As in an activated virtual environment."""
-JOBS = sorted(each.name for each in pkgutil.iter_modules(jobs.__path__))
+JOBS = job_names()
 SUBMIT = [str(BIN / "spark-submit"), "--properties-file", str(PROJECT / "conf" / "spark-defaults.conf")]
 
 
@@ -65,6 +67,18 @@ def test_each_job_has_a_file_for_spark_submit():
     assert {text.replace(f"jobs.{job}", "jobs.NAME") for job, text in files.items()} == {
         files["consume"].replace("jobs.consume", "jobs.NAME")
     }
+
+
+def test_the_list_of_jobs_says_where_spark_submit_finds_them(capsys):
+    jobs_main([])
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in listed] == JOBS and all(line.endswith(".") for line in listed)
+    jobs_main(["consume"])
+    assert Path(capsys.readouterr().out.strip()) == Path(consume.__file__)
+    jobs_main(["--properties", "--root", "s3://bucket/folder"])
+    given = dict(line.split(" ", 1) for line in capsys.readouterr().out.splitlines())
+    assert given["spark.jars.packages"].startswith(delta_artifact()) and "hadoop-aws" in given["spark.jars.packages"]
+    assert given["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
 
 
 @pytest.mark.long

@@ -217,11 +217,14 @@ def load_function(option: str, text: str | None) -> Callable | None:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        return getattr(importlib.import_module(module), name)
+        found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as missing:
         raise InvalidConfiguration(
             f"{option} {text!r}: give module:function, of a module that can be imported here ({missing})"
         ) from missing
+    if not callable(found):
+        raise InvalidConfiguration(f"{option} {text!r} is no function: give module:function")
+    return found
 
 
 def parse_time(option: str, text: str | None) -> datetime.datetime | None:

@@ -85,6 +85,7 @@ class ConsumerThread:
         # Signal handlers put into it, too; a Queue's lock does not allow that.
         self._events: queue.SimpleQueue[tuple[Membership | None, Delivery | Lost | Failed | None]] = queue.SimpleQueue()
         self._waiting: Delivery | None = None
+        self.current: Delivery | None = None
         self.error: BaseException | None = None
         self.backoff = Backoff(clock)
         self._rewinding: Rewinding | None = None
@@ -241,12 +242,13 @@ class ConsumerThread:
         self._report_missing(found)
         if not found.ranges:
             return
-        delivery = replace(delivery, ranges=found.ranges)
+        self.current = delivery = replace(delivery, ranges=found.ranges)
         self.connection.hurry(-1)  # what arrives meanwhile waits for the function anyway
         try:
             letters, make = self.connection.options.letters, self.connection.membership.row
             reply, requests, error, unreadable = self._caller.call(delivery, letters, make, found.parts)
         finally:
+            self.current = None
             self.connection.hurry(1)
         if error is None:
             self.backoff.succeeded()

@@ -12,6 +12,7 @@ from pulsar_spark.errors import ConsumerBusy
 from pulsar_spark.frames.consuming import running
 from pulsar_spark.frames.consuming.consumer_thread import ConsumerThread
 from pulsar_spark.frames.consuming.progress import fields
+from pulsar_spark.frames.deliveries.delivery import Delivery
 from pulsar_spark.protocol.delays.durations import shown_seconds
 
 STOP_SECONDS = 60.0
@@ -59,6 +60,11 @@ class Consumption(Described):
     def is_active(self) -> bool:
         """Whether the consumer still runs."""
         return not self._consumer.has_ended.is_set()
+
+    @property
+    def current_delivery(self) -> Delivery | None:
+        """The delivery that the function works on; None between two calls."""
+        return self._consumer.current
 
     @property
     def last_progress(self) -> dict | None:

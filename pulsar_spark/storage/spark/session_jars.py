@@ -69,13 +69,19 @@ def store_artifacts(kind: Kind) -> list[str]:
     return [f"org.apache.hadoop:{client.artifact}:{hadoop_version}", *client.parts]
 
 
+def package_settings(store: Kind | None = None) -> dict[str, str]:
+    """Settings with which Spark downloads the jars; *store* is the root's."""
+    wanted = [delta_artifact(), *(store_artifacts(store) if store else ())]
+    excluded = ",".join((*_NOT_OF_DELTA, *NOT_OF_STORE)) if store else NOT_NEEDED
+    return {"spark.jars.packages": ",".join(wanted), "spark.jars.excludes": excluded}
+
+
 def jar_settings(given: Mapping[str, str], *, store: Kind | None = None) -> dict[str, str]:
     """Settings that name the jars, beside *given*; *store* is the root's."""
 
     def also(name: str, values: Sequence[object]) -> dict[str, str]:
         return {name: ",".join(filter(None, (given.get(name), *map(str, values))))}
 
-    wanted = [delta_artifact(), *(store_artifacts(store) if store else ())]
     folders = [Path(given["spark.jars.ivy"])] if "spark.jars.ivy" in given else sorted(Path.home().glob(".ivy2*"))
     for folder in folders:
         jars = _resolved(folder / "jars", store)
@@ -85,10 +91,10 @@ def jar_settings(given: Mapping[str, str], *, store: Kind | None = None) -> dict
     if store:
         what = f"the jars of Delta Lake and of Hadoop's client of {store.name} ({_CLIENTS[store].megabytes} MB)"
     print(f"resolving {what}, first time only ...", file=sys.stderr, flush=True)
+    packages = package_settings(store)
     if "spark.jars.packages" in given:
-        return also("spark.jars.packages", wanted)
-    excluded = {"spark.jars.excludes": ",".join((*_NOT_OF_DELTA, *NOT_OF_STORE)) if store else NOT_NEEDED}
-    return also("spark.jars.packages", wanted) | excluded
+        return also("spark.jars.packages", [packages["spark.jars.packages"]])
+    return packages
 
 
 def _resolved(folder: Path, store: Kind | None) -> list[Path] | None:
