@@ -26,6 +26,7 @@ from pulsar_spark.frames.publishing.deduplication import append_new
 from pulsar_spark.frames.publishing.message_columns import REFUSED, instant, message_columns, not_too_late
 from pulsar_spark.frames.publishing.message_rows import Writing
 from pulsar_spark.frames.publishing.routing_columns import checked_scheme
+from pulsar_spark.frames.publishing.stream_writer import TopicWriter
 from pulsar_spark.frames.reading.payload_batches import KeyReader
 from pulsar_spark.frames.reading.payload_encoding import Encoding
 from pulsar_spark.frames.values.value_encoding import with_payloads
@@ -222,7 +223,7 @@ def publish_stream(
     frame: DataFrame, root: str | os.PathLike, topic: str, *, app_id: str | None = None, **options: Any
 ) -> DataStreamWriter:
     """Return a stream writer that publishes each micro-batch of the streaming *frame* to *topic* of *root* exactly
-    once. Give it a checkpoint and ``start()`` it.
+    once. Give it a checkpoint and ``start()`` it; without one it logs a warning.
 
     *options* are those of :func:`publish`. Each micro-batch is the transaction (*app_id*, batch id); by default
     *app_id* is the query's id, which its checkpoint stores. Give an *app_id* to continue with a new checkpoint, but
@@ -243,7 +244,7 @@ def publish_stream(
     if options.get("create", True):
         prepare_root(layout)
     found, _ = resolve_topic(layout, topic, create=options.get("create", True))
-    if has_context(frame.sparkSession):
+    if has_jvm := has_context(frame.sparkSession):
         options.setdefault("quota", BacklogQuota(layout, found))
     elif app_id is None:  # another process of Spark's publishes the micro-batches and does not know the query
         raise InvalidConfiguration(
@@ -255,4 +256,5 @@ def publish_stream(
         query = app_id or batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         publish(batch, root, topic, app_id=query, app_version=batch_id, **options)
 
-    return frame.writeStream.foreachBatch(publish_batch)
+    writer = TopicWriter(frame, str(found.name)) if has_jvm else frame.writeStream
+    return writer.foreachBatch(publish_batch)

@@ -23,7 +23,7 @@ from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder, sync_parents
 from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of, store_of
-from pulsar_spark.table_specs import LAYOUT_VERSION, TableSpec
+from pulsar_spark.table_specs import LAYOUT_VERSION, Column, TableSpec
 
 OLDER_LAYOUT_REMEDY = "read it with the release that wrote it, and publish its messages into a new root"
 FORMAT, _CONFIGURATION = "pulsar_spark", {"delta.enableChangeDataFeed": "true"}
@@ -44,11 +44,12 @@ def create_table(
     partition_by: tuple[str, ...] = (),
     statistics_of: tuple[str, ...] = (),
     not_null: tuple[str, ...] = (),
+    comment: str = "",
 ) -> bool:
     """Create the table unless it exists; whether this call created it.
 
     *properties* extend its definition. Spark collects statistics of *statistics_of* (empty: of all columns). Delta
-    refuses nulls in *not_null*.
+    refuses nulls in *not_null*. These columns, which a program that appends by itself lacks, also have the *comment*.
     """
     if TableLog(path).latest() >= 0 and not has_rest(path):
         return False
@@ -59,7 +60,7 @@ def create_table(
         {"delta.dataSkippingStatsColumns": ",".join(statistics_of)} if statistics_of else {}
     )
     table = path_of(path)
-    schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema])
+    schema = pa.schema([_field(column, column.name in not_null, comment) for column in spec.columns])
 
     def draw(draft: AnyPath) -> AnyPath:
         forks.use()
@@ -79,6 +80,11 @@ def create_table(
         return _create_beside(table, draw)
     with tempfile.TemporaryDirectory() as folder:
         return create_where_nothing_is(table, draw(path_of(folder) / "table").read_bytes())
+
+
+def _field(column: Column, is_required: bool, comment: str) -> pa.Field:
+    metadata = {"comment": f"{column.meaning}. {comment}"} if comment and is_required else None
+    return pa.field(column.name, column.type, nullable=not is_required, metadata=metadata)
 
 
 def _as_python_says(fault: OSError, table: AnyPath) -> OSError:

@@ -38,6 +38,12 @@ _checked: dict[str, tuple | None] = {}
 COUNTED_COLUMNS = ("publish_id", "entry_id", "batch_size", "publish_time", "deliver_at_time", "uuid")
 """Columns whose statistics numbering reads; more would slow down publishes by Spark."""
 
+HOW_TO_PUBLISH = (
+    "pulsar_spark.frames.publish(frame, root, topic), publish_stream or a producer of pulsar_spark.Client; INSERT and "
+    "plain appends are refused"
+)
+SET_BY = "Set by pulsar_spark.frames.publish, publish_stream and producers"
+"""What DESCRIBE shows to somebody whose append was refused: in the table's comment, and in those of columns."""
 NEVER_NULL = ("publish_id", "entry_id", "batch_size", "partition", "publish_time")
 """Columns that are NOT NULL in the table, so that Delta refuses rows that are no publish."""
 
@@ -139,8 +145,10 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
     if TableLog(path).latest() < 0:
         check_not_hidden(layout, name, partitions)
     prepare_root(layout)
-    definition, by = {"topic": str(name), "partitions": partitions}, ("partition",) if partitions else ()
-    if not create_table(path, MESSAGES, definition, by, statistics_of=COUNTED_COLUMNS, not_null=NEVER_NULL):
+    definition = {"topic": str(name), "partitions": partitions, "how_to_publish": HOW_TO_PUBLISH}
+    columns = {"statistics_of": COUNTED_COLUMNS, "not_null": NEVER_NULL}
+    by = ("partition",) if partitions else ()
+    if not create_table(path, MESSAGES, definition, by, comment=SET_BY, **columns):
         return None
     try:
         check_not_hidden(layout, name, partitions)  # another program may have made the other topic meanwhile
