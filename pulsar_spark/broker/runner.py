@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Self
 
 from pyspark.sql import SparkSession
 
@@ -127,7 +128,7 @@ class Broker(Described):
             self._starts_query_again,
         )
 
-    def __enter__(self) -> "Broker":
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -47,7 +47,7 @@ class Channel(Worker):
         maker: RequestMaker | None = None,
     ):
         super().__init__(f"client-{client_id}", threading.Condition())
-        self._root = layout.root
+        self.root = layout.root
         self.logger = logging.getLogger(NAME) if logger is None else logger
         self._broker = BrokerWatch(layout, self.logger, clock)
         self._broker.look()
@@ -105,7 +105,7 @@ class Channel(Worker):
             with self._condition:
                 self._inbox.forget(answers)
         if not is_answered:
-            raise no_answer(self._root, timeout)
+            raise no_answer(self.root, timeout)
         return answers.in_order()
 
     def ask_then(self, rows: list[dict], timeout: float, done: Done) -> None:
@@ -120,7 +120,7 @@ class Channel(Worker):
             if not answers.are_there:
                 with self._condition:
                     self._inbox.forget(answers)
-                done([], no_answer(self._root, timeout))
+                done([], no_answer(self.root, timeout))
 
         self.submit(rows, replied=answers.awaited)
         self.call_later(timeout, is_late)
@@ -198,12 +198,12 @@ class Channel(Worker):
                     self._is_faulty = False
                     self._pause()
                 except OSError as fault:  # received rounds count; the rest comes when the disk or store is back
-                    is_missing = isinstance(fault, FileNotFoundError) and is_away(self._root)
-                    self._tolerate(root_away(self._root) if is_missing else fault)
+                    is_missing = isinstance(fault, FileNotFoundError) and is_away(self.root)
+                    self._tolerate(root_away(self.root) if is_missing else fault)
             failure = AlreadyClosed("the client is closed")
         except PulsarSparkError as error:
             failure = error
-            self.logger.error("the connection to the broker of root %r has ended: %s", str(self._root), error)
+            self.logger.error("the connection to the broker of root %r has ended: %s", str(self.root), error)
         finally:
             self._rounds.close()
             self._presence.end()
@@ -217,7 +217,7 @@ class Channel(Worker):
         if not is_fault_of_disk(fault):
             raise fault
         if not self._is_faulty and not isinstance(fault, RootAway):  # the watch for a broker logs that
-            self.logger.warning("root %r cannot be read for now: %s", str(self._root), fault)
+            self.logger.warning("root %r cannot be read for now: %s", str(self.root), fault)
         self._is_faulty = self._rounds.has_news = True
         with self._condition:
             if not self._is_stopping:

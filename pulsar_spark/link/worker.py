@@ -32,6 +32,16 @@ class Worker(ABC):
         self._thread = threading.Thread(target=self._work, name=self._worker_name, daemon=True)
         self._thread.start()
 
+    @property
+    def is_alive(self) -> bool:
+        thread = getattr(self, "_thread", None)
+        return thread is not None and thread.is_alive()
+
+    def wake(self) -> None:
+        """Let it look again at what is due, because the clock was moved."""
+        with self._condition:
+            self._condition.notify_all()
+
     def stop(self, timeout: float) -> None:
         """Finish the work and end the thread; wait at most *timeout* seconds, unless called by the thread itself."""
         with self._condition:
@@ -41,11 +51,7 @@ class Worker(ABC):
             interrupts.join(self._thread, timeout)
 
 
-def wake_workers() -> "list[Worker]":
-    """Wake all workers of the process, because the clock was moved; return them."""
+def live_workers() -> "list[Worker]":
+    """The workers of this process that run."""
     with _lock:
-        workers = list(_workers)
-    for worker in workers:
-        with worker._condition:
-            worker._condition.notify_all()
-    return workers
+        return [worker for worker in _workers if worker.is_alive]

@@ -1,1 +1,1 @@
-"""What tests of applications need: a broker in their own process, without Java, whose rounds and time they control."""
+"""For tests of applications: a broker in their process without Java, a clock that they move, fixtures of pytest."""

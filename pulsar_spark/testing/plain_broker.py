@@ -14,8 +14,10 @@ from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.planning.planner import Planner
 from pulsar_spark.broker.requests.reading import RequestBatch, read_request_batch
 from pulsar_spark.broker.requests.request import Request
-from pulsar_spark.broker.service.micro_batches import LOOK_SECONDS
+from pulsar_spark.broker.service.micro_batches import CLOCK, LOOK_SECONDS
 from pulsar_spark.broker.service.stream import Stream
+from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.worker import live_workers
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.table_specs import REQUESTS, VALID_UNTIL
@@ -76,13 +78,18 @@ class PlainBroker(runner.Broker):
         self._stream = cast(Stream, PlainStream(self._batches.run, self._stopping))
         self._pause, self._run_round = threading.RLock(), self._batches.run_round
         self._batches.run_round = self._run_between_pauses  # type: ignore[method-assign]
+        self._is_paused = False
         self._asked = RequestBatch([], 0, [])
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """No round runs in the block."""
         with self._pause:
-            yield
+            was_paused, self._is_paused = self._is_paused, True
+            try:
+                yield
+            finally:
+                self._is_paused = was_paused
 
     def _run_between_pauses(self) -> None:
         with self._pause:
@@ -90,7 +97,7 @@ class PlainBroker(runner.Broker):
 
     def requests_version(self) -> int:
         """The version of the latest requests that are committed."""
-        return self._batches._requests_log.latest()
+        return self._batches._requests_log.latest(self.rounds.bundle.requests_version)
 
     def requests(self) -> list[Request]:
         """All requests that are committed now, in order."""
@@ -136,10 +143,52 @@ class PlainBroker(runner.Broker):
             bundle.leases[client_id] = bundle.now.own
             self.rounds.run([], bundle.requests_version)
 
+    def keep_leases(self, micros: int) -> None:
+        """Extend all leases by the time that is about to pass at once: every client was heard of in it."""
+        leases = self.rounds.bundle.leases
+        leases.update({client_id: until + micros for client_id, until in leases.items()})
+
     def advance(self, seconds: float) -> None:
         """Let so much time pass at once, in which every client was heard of."""
         micros = round(seconds * 1_000_000)
         with self._pause:
-            leases = self.rounds.bundle.leases
-            leases.update({client_id: until + micros for client_id, until in leases.items()})
+            self.keep_leases(micros)
             self._ahead += micros
+
+    def settle(self) -> None:
+        """Run rounds, and let clients send and hear, until nothing is left to do without time passing. No round runs
+        inside :meth:`paused`."""
+        before = None
+        while before != (before := self._progress()):
+            if not self._is_paused:
+                self._run_rounds()
+            for worker in live_workers():
+                if isinstance(worker, Channel) and worker.root == self.layout.root:
+                    exchange(worker)
+
+    def _progress(self) -> tuple[int, int]:
+        if self.failure is not None:
+            raise self.failure
+        return self.requests_version(), self.rounds.bundle.round
+
+    def _run_rounds(self) -> None:
+        with self._batches.lock:
+            while not self._stopping.is_set() and (moved := self._batches.look()):
+                before = self.rounds.bundle.round
+                self._batches._run_patiently()
+                if self.rounds.bundle.round == before and all(each.log == CLOCK for each in moved):
+                    return  # a topic's folder counts as changed for a while
+
+
+def exchange(channel: Channel) -> None:
+    """Let a client send all that it has gathered, and receive all rounds that are committed."""
+    is_done = threading.Event()
+
+    def look() -> list[dict]:
+        channel._rounds.next_look = float("-inf")  # without waiting for a report
+        channel.call_later(0, is_done.set)
+        return []
+
+    channel.gather(look, 0, is_urgent=True)
+    while not is_done.wait(0.1) and channel.is_alive:
+        pass

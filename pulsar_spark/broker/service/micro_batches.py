@@ -40,6 +40,8 @@ LOOK_SECONDS, WATCHED_LOOK_SECONDS = 0.005, 0.02
 """The pause after a look that finds nothing; with a watch, which ends it when requests or announcements arrive."""
 LOOK_SHARE = 9
 """The pause after a look is at least this many times its duration, so looks take at most a tenth of a core."""
+CLOCK = "clock"
+"""Stands for a log where the next round is for what came due."""
 MAY_PASS = (OSError, PulsarSparkError, PySparkException, Py4JJavaError, DeltaError)
 """Errors that may be a fault of the disk."""
 log = logging.getLogger(__name__)
@@ -83,7 +85,7 @@ class MicroBatches:
         if is_away(self._layout.root):
             return None
         bundle, clock = self.rounds.bundle, self._now() // 1000
-        moved, self._moved = list(self._moved.values()) or [Moved("clock", bundle.now.wall // 1000, clock)], {}
+        moved, self._moved = list(self._moved.values()) or [Moved(CLOCK, bundle.now.wall // 1000, clock)], {}
         return News(moved, {"round": bundle.round, "requests": bundle.requests_version, "clock": clock})
 
     def look(self) -> list[Moved]:
@@ -113,7 +115,7 @@ class MicroBatches:
         if requests_log.has(bundle.requests_version + 1):
             moved.append(Moved(REQUESTS.name, bundle.requests_version, requests_log.latest(bundle.requests_version)))
         if not moved and (self._has_more or bundle.has_new_folders() or self.rounds.is_due()):
-            moved.append(Moved("clock", bundle.now.wall // 1000, self._now() // 1000))
+            moved.append(Moved(CLOCK, bundle.now.wall // 1000, self._now() // 1000))
         return moved
 
     def has_news(self) -> bool:

@@ -1,0 +1,1 @@
+"""The broker, the clock and the plugin for applications' tests."""
