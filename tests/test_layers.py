@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "tableview": {"client"},
     "__init__": GROUND | {"payloads", "client", "exceptions", "functions", "schema", "tableview"},
     "admin": BROKER | {"payloads", "schema", "link", "client", "views", "admin"},
-    "testing": BROKER | {"link", "client", "admin", "testing"},
+    "testing": BROKER | {"schema", "link", "client", "testing"},
     "cli": BROKER | {"payloads", "link", "client", "frames", "views", "admin", "cli", "demo", "__init__"},
     "jobs": BROKER | {"payloads", "client", "frames", "views", "admin", "cli", "jobs"},
     "demo": BROKER | {"link", "client", "frames", "views", "admin", "demo", "__init__"},

@@ -80,10 +80,12 @@ def test_programs_import_and_call_what_there_is():
 
 def _has_programs_that_fit(page: Path) -> None:
     objects = {}  # by name: the class of what earlier programs of the page made
-    for program in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
+    text = page.read_text(encoding="utf-8")
+    own = re.findall(r"```python\n# (\w+)\.py\n", text)  # modules that the page shows
+    for program in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         tree, names = ast.parse(program), {}
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom):
+            if isinstance(node, ast.ImportFrom) and node.module not in own:
                 names |= {each.asname or each.name: _imported(node.module, each.name) for each in node.names}
             elif isinstance(node, ast.Import):
                 names |= {each.asname or each.name: import_module(each.name) for each in node.names}
