@@ -31,7 +31,7 @@ Pure rules of ``protocol`` decide control facts, which are few, on the driver: e
 
 | control fact | semantics | decided in | by the rule |
 |---|---|---|---|
-| who may join a subscription | 2.1-2.3, 0.31 | members.Members._refusal | membership.refusal |
+| who may join a subscription | 2.1-2.3, 0.31 | subscribe_requests.SubscribeRequests._refusal | membership.refusal |
 | which type is left after a consumer left | 2.1 | members.Members._leave | membership.type_of |
 | who may end a subscription | 2.1 | members.Members.unsubscribe | membership.unsubscribe_refusal |
 | cumulative acknowledgement | 2.5 | acknowledgements.Acknowledgements.check_cumulative | membership.allows_cumulative |
@@ -59,11 +59,11 @@ Pure rules of ``protocol`` decide control facts, which are few, on the driver: e
 | which chunked messages took too long | 1.15 | chunk_walk.expire_incomplete | chunk_limits.begun_too_early |
 | where a cursor is moved to | 3.26 | moves.Moves.seek | cursor.seek_position |
 | which policy holds for a topic | ours | bundle.Bundle.policy_text | policies.policy_text |
-| which values a policy takes | ours | executor.RequestExecutor._policy | policies.check_policy |
-| who may read compacted | ours | members.Members.subscribe | compaction.reads_compacted_refusal |
+| which values a policy takes | ours | policy_requests.PolicyRequests.set | policies.check_policy |
+| who may read compacted | ours | subscribe_requests.SubscribeRequests.subscribe | compaction.reads_compacted_refusal |
 | which topic a broker compacts by itself | ours | compaction_upkeep.CompactionUpkeep._look_at | compaction.is_wanted |
 | which messages of a small topic stay | ours | compaction_small.write_small | compaction.survivors |
-| since when messages are deduplicated | ours | executor.RequestExecutor._policy | policies.deduplication_marks |
+| since when messages are deduplicated | ours | policy_requests.PolicyRequests.set | policies.deduplication_marks |
 | which messages expire | 3.29, 0.26 | maintenance._expire | expiry.expired |
 | which subscriptions expiry spares | 3.29 | maintenance._expire | expiry.is_spared |
 | how large a backlog is | 3.30 | maintenance._check_quota | expiry.backlog_bytes |

@@ -7,10 +7,10 @@ delivers it to one subscription, acknowledge it. Each size is compared with the 
 
 from collections.abc import Callable, Iterator
 
-from pulsar_spark.broker.gathering.candidates import next_due
 from tests.benchmarks.bench import Bench, in_turns, seconds, warm_up
 from tests.benchmarks.figures import SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import RoundRig, median_parts
+from tests.support.next_due import next_due
 from tests.support.requests import On
 
 COMMIT = 10_000

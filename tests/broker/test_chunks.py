@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker.gathering.candidates import next_due
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
 from pulsar_spark.protocol.acknowledgement.packing import unpacked, unpacked_stretches
 from pulsar_spark.protocol.chunks.chunking import AUTO_ACK_OLDEST
@@ -24,6 +23,7 @@ from pulsar_spark.storage.ledgers.ledgers import ledgers_of_topic
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.storage.upkeep.trimming import trim_topic
 from tests.support.chunks import publish as publish_chunks
+from tests.support.next_due import next_due
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine
 

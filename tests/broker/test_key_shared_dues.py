@@ -1,7 +1,7 @@
 """When a round of a Key_Shared cursor is due: what one consumer cannot take hides nothing from another one."""
 
-from pulsar_spark.broker.gathering.candidates import next_due
 from tests.support.model_keys import Key
+from tests.support.next_due import next_due
 from tests.support.requests import On
 
 TOPIC = "persistent://public/default/t"

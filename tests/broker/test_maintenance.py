@@ -11,13 +11,13 @@ import pytest
 from pulsar_spark.broker.applying import absorb
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.committing import snapshots
-from pulsar_spark.broker.gathering.candidates import next_due
 from pulsar_spark.protocol.policies.policies import BACKLOG_EXCEEDED
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.ledgers import publish_times
 from pulsar_spark.storage.topics.topics import delete_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.model import Model
+from tests.support.next_due import next_due
 from tests.support.requests import On, request
 from tests.support.spark_engine import SparkEngine
 

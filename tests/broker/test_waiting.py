@@ -13,7 +13,6 @@ from pulsar_spark.broker.bundle import numbering
 from pulsar_spark.broker.bundle.load_bundle import load_bundle
 from pulsar_spark.broker.delays import delay_index, dues
 from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
-from pulsar_spark.broker.gathering.candidates import next_due
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.entries.entry_codes import WAITING, WAITING_CODE
 from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
@@ -21,6 +20,7 @@ from pulsar_spark.storage.ledgers.publishes import number_commit
 from tests.broker.test_crash import request_of
 from tests.support.crashes import Crash, crash_at
 from tests.support.model_keys import Key
+from tests.support.next_due import next_due
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, cursor_of, new_engine
 

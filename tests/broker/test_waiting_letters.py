@@ -14,8 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.broker.committing import snapshots
-from pulsar_spark.broker.cursors import members
-from pulsar_spark.broker.gathering.candidates import next_due
+from pulsar_spark.broker.cursors import subscribe_requests
 from pulsar_spark.broker.letters import letter_orders, letter_rows
 from pulsar_spark.broker.letters import letters as letters_module
 from pulsar_spark.broker.round import pipeline
@@ -26,6 +25,7 @@ from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.storage.entries.missing import Missing
 from tests.support.crashes import Crash, crash_at
 from tests.support.model_cursor import Letter
+from tests.support.next_due import next_due
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
 
@@ -66,7 +66,7 @@ def settle(engine: SparkEngine, second: int) -> None:
 @pytest.fixture
 def accepting(monkeypatch):
     """A broker of an older release, which accepts every policy."""
-    monkeypatch.setattr(members, "check_letter_topic", lambda *_, **__: None)
+    monkeypatch.setattr(subscribe_requests, "check_letter_topic", lambda *_, **__: None)
 
 
 # Names.

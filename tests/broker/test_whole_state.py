@@ -48,6 +48,7 @@ def said_of(cursor: Cursor) -> dict:
     """All that a broker knows of a cursor."""
     dues, chunked = cursor.dues, cursor.chunked
     return {name: value for name, value in vars(cursor).items() if name not in NOT_KEPT} | {
+        "mark_delete": cursor.mark_delete,
         "ranges": list(cursor.ranges()),
         "unacked": +cursor.unacked,
         "owners": cursor.selector and cursor.selector.owned(),

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from pulsar_spark.broker.gathering.candidates import next_due
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from tests.differential.strategies import CRASHES, Turn
 from tests.spec.history import publish
@@ -10,6 +9,7 @@ from tests.spec.table import asked, entries
 from tests.support.crashes import Crash, crash_at
 from tests.support.model import Model
 from tests.support.model_cursor import Cursor
+from tests.support.next_due import next_due
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine
 

@@ -247,7 +247,7 @@ MUTANTS = (
         "recoded-too-far",
         "the row of an acknowledged delivery acknowledges what the consumer was sent elsewhere",
         "protocol/entries/entry_ranges.py",
-        "if entries.count([code], *answered[:2]) == count:",
+        "if entries.count([code], *delivery[:2]) == count:",
         "if True:",
         "tests/protocol/test_entry_rows.py",
     ),

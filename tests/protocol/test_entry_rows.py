@@ -12,9 +12,9 @@ from pulsar_spark.protocol.entries.entry_ranges import (
     acknowledge_all,
     changed_ranges,
     join_acknowledged,
+    known_ranges,
     put_ranges,
     put_scattered,
-    ranges_of,
 )
 
 ENTRIES = 9000
@@ -48,9 +48,9 @@ def put(entries: EntryMap, rows: entry_ranges.ChangedRanges) -> EntryMap:
 def test_rows_are_few_and_a_map_is_made_of_them_again(mixed):
     rows = changed_ranges(mixed.take_changes(), mixed.codes, -1)
     assert len(rows.ranges) == 4 and len(rows.positions) == 3
-    assert ranges_of(put(EntryMap(), rows)) == list(ranges_of(mixed))
+    assert known_ranges(put(EntryMap(), rows)) == list(known_ranges(mixed))
     whole = changed_ranges(mixed.everything(), mixed.codes, -1)
-    assert ranges_of(put(EntryMap(), whole)) == list(ranges_of(mixed))
+    assert known_ranges(put(EntryMap(), whole)) == list(known_ranges(mixed))
 
 
 def test_an_answer_to_a_whole_delivery_is_one_row_and_changes_no_page(mixed):
@@ -59,14 +59,14 @@ def test_an_answer_to_a_whole_delivery_is_one_row_and_changes_no_page(mixed):
     assert mixed.take_changes() == [] and answered == Range(0, ENTRIES - 1, "acknowledged", "b", 7)
     put_ranges(again, [answered])
     again.take_changes()
-    assert ranges_of(again) == list(ranges_of(mixed)) and again.mark_delete == mixed.mark_delete
+    assert known_ranges(again) == list(known_ranges(mixed)) and again.mark_delete == mixed.mark_delete
 
 
 def test_of_an_answer_only_what_lies_between_its_ends_counts(mixed):
     again = put(EntryMap(), changed_ranges(mixed.take_changes(), mixed.codes, -1))
     put_ranges(again, [Range(50, 4999, "acknowledged", "b", 7), Range(5000, 5000, "acknowledged")])
     again.take_changes()
-    left = [each for each in ranges_of(again) if each.consumer_id == "b"]
+    left = [each for each in known_ranges(again) if each.consumer_id == "b"]
     assert left and all(each.last < 50 or each.first > 5000 for each in left)
 
 
@@ -76,7 +76,7 @@ def test_codes_that_came_to_mean_acknowledged_are_one_again(mixed, monkeypatch):
     for name in "bc":
         acknowledge_all(mixed.codes, mixed.codes.code(state(name, 7)), 0, ENTRIES - 1)
     mixed.take_changes()
-    before = [each[:4] for each in ranges_of(mixed) if each.status == "pending"]
+    before = [each[:4] for each in known_ranges(mixed) if each.status == "pending"]
     join_acknowledged(mixed)
     assert mixed.codes.acknowledged == [ACKNOWLEDGED_CODE]
-    assert [each[:4] for each in ranges_of(mixed) if each.status == "pending"] == before
+    assert [each[:4] for each in known_ranges(mixed) if each.status == "pending"] == before

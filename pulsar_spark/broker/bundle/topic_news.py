@@ -1,5 +1,5 @@
-"""Choose the topics whose logs a look reads: announced ones, those known to have moved, and :data:`IN_TURN` others in
-turn. So a look costs the same for any number of topics."""
+"""Choose the topics whose logs the broker reads when it looks for news: announced ones, those with commits left to
+number, and :data:`IN_TURN` others in turn. So a look costs the same for any number of topics."""
 
 import time
 from collections.abc import Iterable, Mapping

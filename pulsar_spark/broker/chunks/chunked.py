@@ -28,8 +28,9 @@ class ChunkedCursor(Protocol):
 
     consumers: dict[str, Consumer]
     entries: EntryMap
-    mark_delete: int
 
+    @property
+    def mark_delete(self) -> int: ...
     @property
     def is_single_active(self) -> bool: ...
     @property
@@ -39,9 +40,9 @@ class ChunkedCursor(Protocol):
 class Chunked:
     """The chunked messages of one cursor.
 
-    * ``released``, and ``kept_back`` by consumer, name incomplete messages: all that begin in these stretches.
-    * ``seen``: of the messages that end before it, those released or kept back were handled.
-    * ``walked``: to the messages before it, limits were applied.
+    * ``released``, and ``kept_back`` by consumer: stretches in which such incomplete messages begin.
+    * ``seen``: messages that end before this position were handled if they were released or kept back.
+    * ``walked``: limits were applied to messages before this position.
     """
 
     def __init__(self, cursor: ChunkedCursor, groups: ChunkGroups):
@@ -152,7 +153,7 @@ class Chunked:
         self.cursor.entries.set_at(self.unneeded_parts(), ACKNOWLEDGED_CODE)
 
     def unneeded_parts(self) -> np.ndarray:
-        """Where the parts lie that a read passed and that no incomplete or unacknowledged message needs."""
+        """The positions of parts that a read passed, and that no incomplete or unacknowledged message needs."""
         entries = self.cursor.entries
         positions = entries.where([PART_CODE], 0, entries.end - 1)
         if not len(positions):
@@ -164,8 +165,7 @@ class Chunked:
         return positions[~(is_needed | (ends >= 0) & ~is_done)[which]]
 
     def with_parts(self, acknowledged: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """The ordered stretches *acknowledged*, joined with all parts after mark-delete, of whatever message, because a
-        backlog counts units only."""
+        """The ordered stretches *acknowledged*, and all parts after mark-delete: a backlog counts only units."""
         found = Positions()
         for first, last in merge(
             acknowledged, self.groups.parts(self.cursor.mark_delete + 1, self.groups.last_position)

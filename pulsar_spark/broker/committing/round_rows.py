@@ -21,8 +21,8 @@ _BLOCK_ROWS = 65_536
 
 
 class CursorRanges(NamedTuple):
-    """Ranges of a cursor, one row each. By first place, ``positions`` has the entries of ranges that mean not all
-    between their ends, and ``chunks`` packed chunked messages."""
+    """Ranges of a cursor, one row each. By a range's first position: ``positions`` of its entries, unless it means all
+    between its ends; and ``chunks``, its chunked messages, packed."""
 
     key: CursorKey
     topic: str
@@ -65,7 +65,7 @@ class RoundRows:
 
 
 def rows_of_round(round_number: int, facts: list[dict], entries: Iterable[CursorRanges]) -> pa.Table:
-    """The Arrow rows of a round: *facts*, large kinds last, then a row per range of *entries*."""
+    """The Arrow rows of a round: *facts*, the kinds with many rows last, then a row per range of *entries*."""
     many: dict[str, list[dict]] = {"": [], "consumer": [], "letter": []}
     for fact in facts:
         many.get(fact["kind"], many[""]).append(fact)
@@ -92,7 +92,7 @@ def _rows_of_ranges(round_number: int, entries: list[CursorRanges], ranges: Pack
 
 
 def _lists(entries: list[CursorRanges]) -> pa.ListArray:
-    """The positions that each range of *entries* names."""
+    """The positions that each range of *entries* names; null for a range that means all between its ends."""
     found: list[np.ndarray | None] = []
     for each in entries:
         named = each.positions

@@ -35,9 +35,9 @@ class Cursors(dict[CursorKey, Cursor]):
         self._awake: dict[CursorKey, Cursor] = {}
         self._at_rest: dict[CursorKey, _Rest] = {}
         self._waiting: dict[str, set[CursorKey]] = {}
-        """Of those at rest who could take entries, by topic id."""
+        """Cursors at rest that could take new entries, by topic id."""
         self._dues: tuple[list, list] = [], []
-        """Heaps of (instant, key), one for each clock; what no longer holds is passed over."""
+        """Heaps of (instant, key), one for each clock; entries that are no longer true are skipped."""
 
     def __setitem__(self, key: CursorKey, cursor: Cursor) -> None:
         super().__setitem__(key, cursor)

@@ -1,4 +1,4 @@
-"""Mark-delete, read position and map of entries of a cursor, as a broker keeps them in memory (protocol.entries)."""
+"""What a broker keeps in memory about the entries of a cursor: their map, the read position, delays and chunks."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import numpy as np
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE
 from pulsar_spark.protocol.entries.entry_map import EntryMap, states_in
-from pulsar_spark.protocol.entries.entry_ranges import ranges_of
+from pulsar_spark.protocol.entries.entry_ranges import known_ranges
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.chunks.chunked import Chunked
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 class CursorEntries:
     def __init__(self, mark_delete: int, read_position: int):
-        self.mark_delete, self.read_position = mark_delete, read_position
-        self.entries = EntryMap(mark_delete)
+        self.entries, self.read_position = EntryMap(mark_delete), read_position
         self.unacked: Counter[str] = Counter()
         """Unacknowledged messages, by consumer."""
         self.dues: Dues | None = None
@@ -29,9 +28,14 @@ class CursorEntries:
         self.map_version = 0
         """Counts up with each change of its map."""
 
+    @property
+    def mark_delete(self) -> int:
+        """The last position up to which all entries are acknowledged."""
+        return self.entries.mark_delete
+
     def ranges(self, first: int = 0, last: int | None = None) -> Iterator[Range]:
         """What is known of the entries *first*..*last*, by default of all, by position."""
-        return iter(ranges_of(self.entries, first, last))
+        return iter(known_ranges(self.entries, first, last))
 
     def find(self, position: int) -> Range | None:
         """The range with *position*; None up to mark-delete, and if nothing is known of it."""
@@ -63,9 +67,8 @@ class CursorEntries:
         self._count_unacked()
 
     def follow_map(self) -> None:
-        """Update mark-delete and counts after a change of its map of entries."""
+        """Update what follows from its map of entries, after a change of the map."""
         self.map_version += 1
-        self.mark_delete = self.entries.mark_delete
         self.read_position = max(self.read_position, self.mark_delete + 1)
         self._count_unacked()
 
@@ -85,9 +88,10 @@ class CursorEntries:
         range_ = self.find(position)
         return position <= self.mark_delete or (range_ is not None and range_.status == ACKNOWLEDGED)
 
-    def clear(self) -> None:
+    def clear(self, mark_delete: int) -> None:
+        """Forget everything about its entries: those up to *mark_delete* are acknowledged, all others unread."""
         self.map_version += 1
-        self.entries, self.dues, self.unacked = EntryMap(self.mark_delete), None, Counter()
+        self.entries, self.dues, self.unacked = EntryMap(mark_delete), None, Counter()
 
     def returns_at(self) -> Iterator[int]:
         """When pending entries that were given back with a delay come again."""

@@ -17,14 +17,9 @@ from pulsar_spark.protocol.policies.policies import DELAYED_DELIVERY_TICK_MS
 from pulsar_spark.storage.delta.python_rows import uncollected
 
 
-def next_due(bundle: Bundle, now: int) -> int | None:
-    """The earliest instant after *now* at which there is work, though no request comes; None if there is none. Only for
-    callers whose two clocks agree."""
-    return min((due for due in next_dues(bundle, Instant(now, now)) if due is not None), default=None)
-
-
 def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
-    """The earliest such instants by the broker's own clock, and by the machine's; None where there is none."""
+    """The earliest instants after *now* at which there is work without a request: by the broker's own clock, and by the
+    machine's; None without."""
     served = [cursor for cursor in bundle.cursors.awake() if not bundle.set_aside.has(cursor)]
     at_rest = bundle.cursors.next_due()
     own = [due for cursor in served for due in cursor.returns_at() if due > now.own]

@@ -53,7 +53,7 @@ class Keyed:
         self._permits = {self._owners.number(each.consumer_id): each.permits for each in may_take}
         self._permits.pop(NOBODY, None)
         self._met: list[np.ndarray] = []
-        """Where the entries lie that the read looked at, and did not pass over."""
+        """Positions of the entries that the read looked at and did not pass over."""
         self._waits = self._what_waits()
 
     @property
@@ -62,8 +62,8 @@ class Keyed:
 
     def new(self) -> Labels:
         """The entries to deliver the first time, labelled with their owners' numbers."""
+        self._cursor.advance_read_position()
         if self._permits:
-            self._cursor.advance_read_position()
             self._read.begin()
         first, end = 0, 0
         parts: list[np.ndarray] = []
@@ -84,7 +84,8 @@ class Keyed:
         return found
 
     def _end_of_read(self, new: Labels) -> int:
-        """Where the read ends that takes *new* entries: before the first one it leaves, unless it takes a later one."""
+        """The last position of the read that takes *new* entries: that of the last one. With permits for more, the read
+        goes on to the first entry that it leaves, or without end if it leaves none."""
         taken = new.all_positions()
         ends = taken[-1:]
         if len(taken) < sum(self._permits.values()):
@@ -109,8 +110,8 @@ class Keyed:
         return self._waits.are_waiting(positions, hashes, owners, times)
 
     def again(self, positions: np.ndarray, dues: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which of the entries at ascending *positions*, which waited until *dues* (0: for no time), to deliver; and
-        the first one of each owner that waited for no time and is left for lack of permits."""
+        """Which entries at ascending *positions* to deliver; they waited until *dues* (0: did not wait). Also, for each
+        owner, the position of the first entry that did not wait and for which it has no permits."""
         owners, waiting = self._placed(positions)
         order, takes = np.lexsort((positions, self._times_of(positions), dues)), np.empty(len(positions), bool)
         takes[order] = self._within_permits(owners[order], ~waiting[order], self._permits)
@@ -127,9 +128,9 @@ class Keyed:
         return np.where(waiting | ~takes[owners], NOBODY, owners)
 
     def _new_entries(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Entries never delivered, window by window: ascending positions, and each one's owner, or NOBODY."""
+        """Entries never delivered, window by window: ascending positions, and their owners; NOBODY for an entry that is
+        not taken."""
         cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
-        cursor.advance_read_position()
         if topic is None or not self._draft.may_read(self._changes):
             return iter(())
         end = topic.end_position(cursor.key.partition)
@@ -164,7 +165,7 @@ class Keyed:
             at = last + 1
 
     def _unknown(self, first: int, last: int) -> np.ndarray:
-        """Where entries in *first*..*last* lie that the read does not pass over."""
+        """The positions in *first*..*last* of unread entries that the read does not pass over."""
         positions = self._read.pass_over(self._marks.unread(first, last), last)
         if self._read.is_with_passed:
             self._met.append(positions)

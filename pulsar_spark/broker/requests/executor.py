@@ -6,37 +6,18 @@ from itertools import groupby
 from operator import attrgetter
 
 from pulsar_spark.broker.bundle.bundle import Bundle
-from pulsar_spark.broker.cursors.members import Members
-from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.broker.delays.deliver_times import honours_delays
-from pulsar_spark.broker.delays.waiting import stop_waiting, wait_again
+from pulsar_spark.broker.cursors.subscribe_requests import SubscribeRequests
 from pulsar_spark.broker.letters.letter_requests import LetterRequests
 from pulsar_spark.broker.letters.waiting_letter_requests import WaitingLetterRequests
 from pulsar_spark.broker.requests.acknowledgements import NOTED
 from pulsar_spark.broker.requests.drafts import RoundDraft
 from pulsar_spark.broker.requests.moves import Moves
+from pulsar_spark.broker.requests.policy_requests import PolicyRequests
 from pulsar_spark.broker.requests.request import Request, validated
 from pulsar_spark.broker.requests.request_handler import RequestHandler
 from pulsar_spark.broker.requests.set_aside import SetAsideRequests
 from pulsar_spark.broker.round.isolation import isolated, of_request
-from pulsar_spark.errors import (
-    InvalidConfiguration,
-    InvalidRequest,
-    NotAllowedError,
-    ServiceUnitNotReady,
-    UnknownError,
-    shown,
-)
-from pulsar_spark.protocol.policies.policies import (
-    BROKER,
-    DEDUPLICATION,
-    DELAYED_DELIVERY_ACTIVE,
-    UNACKED_LIMITS,
-    check_policy,
-    deduplication_marks,
-    policy_owners,
-)
-from pulsar_spark.protocol.topics.topic_name import parse_namespace
+from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, ServiceUnitNotReady, UnknownError, shown
 from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 
 ANSWERED = {
@@ -77,7 +58,7 @@ class RequestExecutor(RequestHandler):
         self._broken = broken
         self.sent_on: list[Request] = []
         """Requests for other bundles (see other_bundles)."""
-        self.members, self.moves = Members(bundle, draft), Moves(bundle, draft)
+        self.members, self.moves = SubscribeRequests(bundle, draft), Moves(bundle, draft)
         self.acknowledgements = acks = LetterRequests(bundle, draft)
         aside = SetAsideRequests(bundle, draft, broken, self.execute)
         waiting = WaitingLetterRequests(bundle, draft)
@@ -98,8 +79,8 @@ class RequestExecutor(RequestHandler):
             "skip": self.moves.skip,
             "clear_backlog": self.moves.clear_backlog,
             "expire": self.moves.expire,
-            "create_subscription": self._create_subscription,
-            "policy": self._policy,
+            "create_subscription": self.members.create_subscription,
+            "policy": PolicyRequests(bundle, draft).set,
             "unload": self.members.unload,
             "rebuild_delay_index": lambda request: str(bundle.delay_index.rebuild()),
             "keep_alive": lambda request: None,
@@ -163,47 +144,3 @@ class RequestExecutor(RequestHandler):
         if wants_answer:
             self.draft.reply(request, self.key_of(request), text=text)
         return True
-
-    def _create_subscription(self, request: Request) -> None:
-        if self.key_of(request) in self.bundle.cursors:
-            raise NotAllowedError(f"subscription {request.subscription!r} of {request.topic} exists already")
-        self.new_cursor(self.topic_of(request), request, request.properties.get("initial_position", "Latest"))
-
-    def _policy(self, request: Request) -> None:
-        name, value = request.properties.get("name", ""), request.properties.get("value")
-        check_policy(name, value)
-        owner = request.topic or request.properties.get("namespace")
-        if not owner:
-            raise InvalidConfiguration(f"policy {name}: give a topic or a namespace")
-        if request.topic:
-            self.bundle.topic(request.topic)
-        elif owner != BROKER:
-            parse_namespace(owner)
-        before = self._connected(owner) if name == DELAYED_DELIVERY_ACTIVE else []
-        if name == DEDUPLICATION:
-            for mark, text in deduplication_marks(self.bundle.policies, owner, value, self.draft.number).items():
-                if self.bundle.policies.get((owner, mark)) != text:
-                    self.draft.facts.append(self.bundle.set_policy(owner, mark, text))
-        self.draft.facts.append(self.bundle.set_policy(owner, name, value))
-        self._switch_delays(before)
-        if name in UNACKED_LIMITS:
-            for cursor in self.bundle.cursors.values():
-                if cursor.consumers and owner in policy_owners(cursor.topic):
-                    self.draft.changes_of(cursor).has_new_limits = True
-
-    def _connected(self, owner: str) -> list[tuple[Cursor, bool]]:
-        """Connected cursors of types with deliver times, and whether these count."""
-        return [
-            (cursor, honours_delays(self.bundle, cursor))
-            for cursor in self.bundle.cursors.values()
-            if cursor.consumers and not cursor.is_single_active and owner in policy_owners(cursor.topic)
-        ]
-
-    def _switch_delays(self, before: Iterable[tuple[Cursor, bool]]) -> None:
-        """Begin or end waiting for deliver times where that changed."""
-        for cursor, did in before:
-            does = honours_delays(self.bundle, cursor)
-            if does and not did:
-                wait_again(self.bundle, self.draft.changes_of(cursor), self.draft.wall)
-            elif did and not does:
-                stop_waiting(self.draft.changes_of(cursor))

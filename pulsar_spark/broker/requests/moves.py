@@ -35,8 +35,8 @@ class Moves(RequestHandler):
         target = seek_position(target, first=first, end=end)
         changes = self.draft.changes_of(cursor)
         changes.drop_requests()
-        cursor.mark_delete, cursor.read_position, cursor.is_blocked = target - 1, target, False
-        cursor.clear()
+        cursor.clear(target - 1)
+        cursor.read_position, cursor.is_blocked = target, False
         if cursor.chunked:
             cursor.chunked.move(target)
         changes.rewrite()

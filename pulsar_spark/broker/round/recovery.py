@@ -1,8 +1,8 @@
 """Run a failed round again without its cause.
 
 The bundle is read again, and what the failure names is set aside (see isolation). If it names nothing, a round keeps
-all requests for later. If even that fails, it is tried again after growing pauses. Else the first half of the requests
-is executed, or half of that, until one request alone makes a round fail.
+all requests for later. If that fails too, it is tried again after growing pauses. If it succeeds, the first half of the
+requests is executed, or half of that, until one request alone makes a round fail.
 """
 
 import logging

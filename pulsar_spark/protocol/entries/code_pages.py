@@ -11,18 +11,18 @@ from pulsar_spark.protocol.entries.entry_pages import PAGE, PAGE_BITS, pack, unp
 
 _MIXED = -1
 SIGNS = 64
-"""Bits that say which codes a page may have: of each its number modulo so many."""
+"""Bits of a page that show which codes it may have: the bit of a code is its number modulo so many."""
 ALL_SIGNS = np.uint64(2**SIGNS - 1)
 SIGN_OF = np.uint64(1) << np.arange(SIGNS, dtype=np.uint64)
 
 
 class CodePages:
-    """Pages from number *first_page* on: those below are acknowledged, those after the last one unread."""
+    """Pages from number *first_page* on. Entries of earlier pages are acknowledged, of later ones unread."""
 
     def __init__(self, first_page: int):
         self._first_page = first_page
         self._uniform = np.empty(0, np.int32)
-        """A page's one code; of those with several :data:`_MIXED`."""
+        """The code of each page whose entries agree; :data:`_MIXED` for the others."""
         self._signs = np.empty(0, np.uint64)
         self._mixed: dict[int, np.ndarray | bytes] = {}
         self._before: dict[int, int | np.ndarray | bytes] = {}
@@ -42,7 +42,7 @@ class CodePages:
 
     @property
     def stretches(self) -> int:
-        """In how many stretches entries agree, and some more where pages end."""
+        """About how many stretches there are in which entries agree; the ends of pages may be counted too."""
         borders = (np.count_nonzero(np.diff(self._codes(page))) for page in self._mixed)
         return int(np.count_nonzero(np.diff(self._uniform, prepend=_MIXED))) + int(sum(borders))
 
@@ -123,8 +123,8 @@ class CodePages:
             self._signs = np.append(self._signs, np.full(more, _sign(UNREAD_CODE), np.uint64))
 
     def _tidy(self, page: int, codes: np.ndarray, skipped: int) -> None:
-        """Let the first *skipped* entries of a page, which lie below mark-delete, not matter: it is one code if the
-        others agree."""
+        """Ignore the first *skipped* entries of a page, which lie below mark-delete. If the others agree, the page
+        becomes one code."""
         codes[:skipped] = codes[skipped]
         if codes[0] == codes[-1] and (codes == codes[0]).all():
             self._put(page, int(codes[0]))

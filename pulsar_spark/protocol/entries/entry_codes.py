@@ -1,7 +1,7 @@
-"""What a subscription can say of an entry, and the number of each such state: its code.
+"""The states of entries, and the number of each state on a cursor: its code.
 
-A cursor has few different states however many entries it has. Four codes are always there; the others are given as
-states are met, and given again once no entry has them.
+A cursor's entries have few different states, however many entries there are. Four codes are fixed. The others are given
+to states as they come up, and given again once no entry has them.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ PART = "part"
 
 
 class EntryState(NamedTuple):
-    """The state of an entry: what a :class:`~pulsar_spark.protocol.acknowledgement.cursor.Range` says beside its
-    positions. Attributes that do not apply are None."""
+    """The state of an entry: the attributes of a :class:`~pulsar_spark.protocol.acknowledgement.cursor.Range` without
+    its positions. Those that do not apply are None."""
 
     status: str
     consumer_id: str | None = None
@@ -71,7 +71,7 @@ class EntryCodes:
         return found
 
     def recode(self, code: int, state: EntryState) -> None:
-        """Let a code mean another state, for all entries that have it."""
+        """Let a code mean another *state*, for all entries that have it."""
         self._states += [None] * (code + 1 - len(self._states))
         before = self._states[code]
         if before is not None and self._codes.get(before) == code:

@@ -1,7 +1,7 @@
 """A map from positions to state codes: all that a cursor knows of its entries.
 
-Everything up to ``mark_delete`` is acknowledged, everything after the last page unread. What changed since changes were
-last taken is what differs from the pages as they were before, so a round says what changed in it.
+Everything up to ``mark_delete`` is acknowledged, everything after the last page unread. A page that changes is kept as
+it was, and ``take_changes`` compares the two. So a round learns which entries it changed.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -15,8 +15,8 @@ from pulsar_spark.protocol.entries.entry_pages import PAGE, PAGE_BITS, unpack
 
 
 class Change(NamedTuple):
-    """The codes that entries have from *first* on: *entries* of one code, or as many as there are *codes*, of which
-    :data:`UNCHANGED` says nothing."""
+    """New codes of so many *entries* from *first* on: one for all of them, or one for each; :data:`UNCHANGED` for an
+    entry that keeps its code."""
 
     first: int
     entries: int
@@ -35,8 +35,8 @@ UNCHANGED = -1
 
 
 class EntryMap(CodePages):
-    """The codes of the entries of a cursor. ``counts`` says how many entries above mark-delete have each code, up to
-    the changes last taken; what is unread after the last page is not counted.
+    """The codes of the entries of a cursor. ``counts``: how many entries above mark-delete have each code, as of the
+    changes last taken, without unread entries after the last page.
 
     >>> entries = EntryMap()
     >>> entries.set_span(0, 9_999, 4)
@@ -71,8 +71,7 @@ class EntryMap(CodePages):
         return found
 
     def runs(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Neighbours among the entries *first*..*last* that have one code: first and last positions and the codes, in
-        order."""
+        """The entries *first*..*last* as runs of one code: first positions, last positions and codes, in order."""
         parts = [(np.empty(0, np.int64), np.empty(0, np.int32)), *self._parts_of_runs(first, last)]
         begins, codes = (np.concatenate(columns) for columns in zip(*parts))
         is_first = np.append(True, codes[1:] != codes[:-1])[: len(codes)]
@@ -203,8 +202,8 @@ class EntryMap(CodePages):
         return found
 
     def _parts_with(self, codes: Collection[int], first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """The pages of *first*..*last* above mark-delete that may have entries with one of *codes*, each with where it
-        begins and ends in the page."""
+        """The pages of *first*..*last* above mark-delete that may have one of *codes*: (page, begin, end), with the
+        part of the page that lies in *first*..*last*."""
         codes = [*codes]
         first, last = max(first, self.mark_delete + 1), last if UNREAD_CODE in codes else min(last, self.end - 1)
         if last < first or not codes:
@@ -245,7 +244,8 @@ class EntryMap(CodePages):
     # Taking changes
 
     def _change_of(self, page: int, before: int | np.ndarray | bytes) -> Change | None:
-        """Count what changed of a page, and say it; one whose entries agree is one code again."""
+        """What changed in a page, added to ``counts``; None for nothing. If its entries agree, the page becomes one
+        code."""
         at, skipped = page << PAGE_BITS, max(self.mark_delete + 1 - (page << PAGE_BITS), 0)
         if isinstance(before, int) and not self._is_mixed(page) and not skipped:
             code = self._code(page)
@@ -311,7 +311,7 @@ class EntryMap(CodePages):
             self._forget(at >> PAGE_BITS)
 
     def _forget(self, page: int) -> None:
-        """Forget the pages below *page*, and what was said of entries below mark-delete in it."""
+        """Forget the pages below *page*, and the codes of its entries below mark-delete."""
         gone = page - self._first_page
         self._uniform, self._signs = self._uniform[gone:].copy(), self._signs[gone:].copy()
         for each in [each for each in self._mixed if each < page] if gone else ():
@@ -346,7 +346,7 @@ def _have(codes: np.ndarray, wanted: Sequence[int]) -> np.ndarray:
 
 
 def _by_page(positions: np.ndarray) -> Iterator[tuple[int, slice]]:
-    """The pages that *positions*, which ascend, lie in, each with the places of its own."""
+    """The pages in which ascending *positions* lie, each with the slice of *positions* that does."""
     if not len(positions):
         return
     page, last = int(positions[0]) >> PAGE_BITS, int(positions[-1]) >> PAGE_BITS
@@ -360,14 +360,14 @@ def _by_page(positions: np.ndarray) -> Iterator[tuple[int, slice]]:
 
 
 def _parts(first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """The pages that *first*..*last* lie in, each with where that begins and ends in it."""
+    """The pages of *first*..*last*: (page, begin, end), with the part of the page that lies in *first*..*last*."""
     for page in range(first >> PAGE_BITS, (last >> PAGE_BITS) + 1):
         at = page << PAGE_BITS
         yield page, max(first - at, 0), min(last + 1 - at, PAGE)
 
 
 def _append(changes: list[Change], change: Change) -> None:
-    """Add a change; one that goes on with the code of the last is one with it."""
+    """Add a change; it is joined to the last one if it goes on with its code."""
     last = changes[-1] if changes else None
     if last and last.is_uniform and change.is_uniform and last.last + 1 == change.first:
         if last.codes[0] == change.codes[0]:

@@ -13,29 +13,29 @@ from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, FIXED, 
 from pulsar_spark.protocol.entries.entry_map import UNCHANGED, Change, EntryMap, states_in
 
 _SHORT = 64
-"""Entries of a range up to which its positions are named one by one, together with those of others."""
+"""Ranges of up to so many entries are put position by position, all of them at once."""
 _FEW_CODES = 8
 _LOOKED_AT = 1 << 12
 _DENSE = 16
-"""Positions, of which one is named, up to which it is quicker to go through all than from page to page."""
+"""A window of codes is quicker than single positions if at least one position in so many of it changes."""
 MOST_ALIASES = 1000
-"""Codes that may mean that entries are acknowledged, beside the one of all cursors."""
+"""The most codes, beside ACKNOWLEDGED_CODE, that may mean acknowledged."""
 MOST_STRETCHES = 16
-"""Stretches up to which the entries of a state that a round changed are a range each; of more, one row names all."""
+"""Changed entries of one state in fewer stretches are a range each; in more, one range names all their positions."""
 
 
 def state_of(range_: Range) -> EntryState:
-    """What a range says of each of its entries; those that are dead count as acknowledged."""
+    """The state that a range gives its entries; dead ones are acknowledged."""
     is_done = range_.status in (ACKNOWLEDGED, DEAD)
     return FIXED[ACKNOWLEDGED_CODE] if is_done else EntryState(*range_[2:-1])
 
 
-def ranges_of(entries: EntryMap, first: int = 0, last: int | None = None) -> PackedRanges:
-    """What is known of the entries *first*..*last* above mark-delete, as ranges by position.
+def known_ranges(entries: EntryMap, first: int = 0, last: int | None = None) -> PackedRanges:
+    """The states of the entries *first*..*last* above mark-delete, without unread ones, as ranges by position.
 
     >>> entries = EntryMap()
     >>> put_ranges(entries, [Range(1, 3, "pending", "c", 1, 0, batch_size=1), Range(5, 5, "acknowledged")])
-    >>> [range_[:4] for range_ in ranges_of(entries)]
+    >>> [range_[:4] for range_ in known_ranges(entries)]
     [(1, 3, 'pending', 'c'), (5, 5, 'acknowledged', None)]
     """
     first, last = max(first, entries.mark_delete + 1), entries.end - 1 if last is None else min(last, entries.end - 1)
@@ -54,7 +54,7 @@ class ScatteredRange(NamedTuple):
 
 
 def put_scattered(entries: EntryMap, listed: Sequence[ScatteredRange]) -> None:
-    """Let the entries of *listed*, none of which is named twice, have their states."""
+    """Put *listed* ranges, which share no entry, into the map."""
     scattered: list[tuple[np.ndarray, np.ndarray | int]] = []
     for range_, positions in listed:
         in_order = positions if (positions[1:] > positions[:-1]).all() else np.sort(positions)
@@ -64,7 +64,7 @@ def put_scattered(entries: EntryMap, listed: Sequence[ScatteredRange]) -> None:
 
 
 def set_all(entries: EntryMap, scattered: list[tuple[np.ndarray, np.ndarray | int]]) -> None:
-    """Give the entries at ascending positions their codes; those of many states that lie mixed all at once."""
+    """Give the entries at ascending positions their codes, through one window if they lie close together."""
     scattered = [(positions, codes) for positions, codes in scattered if len(positions)]
     if len(scattered) > 1:
         first, last = min(int(at[0]) for at, _ in scattered), max(int(at[-1]) for at, _ in scattered)
@@ -79,15 +79,15 @@ def set_all(entries: EntryMap, scattered: list[tuple[np.ndarray, np.ndarray | in
 
 
 def acknowledge_all(codes: EntryCodes, code: int, first: int, last: int) -> Range:
-    """Let all entries of a code of pending entries, which lie in *first*..*last*, be acknowledged; the range that says
-    so in a row: acknowledged is what the consumer has there of the delivery."""
+    """Acknowledge all entries of a code, which are pending and lie in *first*..*last*, without touching any of them.
+    Returns a range that says so: acknowledged, with the consumer and the round of their delivery."""
     state = codes.state(code)
     codes.recode(code, FIXED[ACKNOWLEDGED_CODE])
     return Range(first, last, ACKNOWLEDGED, state.consumer_id, state.delivery_round)
 
 
 def join_acknowledged(entries: EntryMap) -> None:
-    """Let entries whose codes came to mean that they are acknowledged have one code, if there are many such codes."""
+    """Give all acknowledged entries ACKNOWLEDGED_CODE, if many other codes came to mean acknowledged."""
     others = [code for code in entries.codes.acknowledged if code != ACKNOWLEDGED_CODE]
     if len(others) > MOST_ALIASES:
         entries.replace(others, 0, entries.end - 1, ACKNOWLEDGED_CODE)
@@ -95,28 +95,28 @@ def join_acknowledged(entries: EntryMap) -> None:
         entries.codes.free(entries.counts)
 
 
-def _acknowledge_delivery(entries: EntryMap, answered: Range) -> None:
-    """Let the entries of such a range be acknowledged."""
+def _acknowledge_delivery(entries: EntryMap, delivery: Range) -> None:
+    """Put a range that :func:`acknowledge_all` returned into the map."""
     entries.take_changes()
     for code, state, count in list(states_in(entries)):
-        if (state.status, *state[1:3]) == (PENDING, *answered[3:5]):
-            if entries.count([code], *answered[:2]) == count:
+        if (state.status, *state[1:3]) == (PENDING, *delivery[3:5]):
+            if entries.count([code], *delivery[:2]) == count:
                 entries.codes.recode(code, FIXED[ACKNOWLEDGED_CODE])
             else:
-                entries.replace([code], *answered[:2], ACKNOWLEDGED_CODE)
+                entries.replace([code], *delivery[:2], ACKNOWLEDGED_CODE)
 
 
 def put_ranges(entries: EntryMap, ranges: Sequence[Range]) -> None:
-    """Let the entries of *ranges*, none of which overlaps another, have their states."""
+    """Put *ranges*, which share no entry, into the map."""
     packed = joined([ranges]).in_order()
     if not len(packed):
         return
-    answers = [tail[0] == ACKNOWLEDGED and tail[1] is not None for tail in packed.tails]
-    if any(answers):
-        is_answer = np.array(answers)[packed.which]
-        for each in packed.where(is_answer):
+    of_deliveries = [tail[0] == ACKNOWLEDGED and tail[1] is not None for tail in packed.tails]
+    if any(of_deliveries):
+        is_delivery = np.array(of_deliveries)[packed.which]
+        for each in packed.where(is_delivery):
             _acknowledge_delivery(entries, each)
-        put_ranges(entries, list(packed.where(~is_answer)))
+        put_ranges(entries, list(packed.where(~is_delivery)))
         return
     tails = [Range(0, 0, *tail) for tail in packed.tails]
     codes = np.array([entries.codes.code(state_of(tail)) for tail in tails], np.int64)[packed.which]
@@ -131,8 +131,8 @@ def put_ranges(entries: EntryMap, ranges: Sequence[Range]) -> None:
 
 
 class ChangedRanges(NamedTuple):
-    """States of entries as rows say them: *ranges*, by position. Those with ``entries`` mean so many of the entries
-    between their ends: *positions* names them, by the first."""
+    """Ranges of entries whose states changed, by position. A range with ``entries`` means only so many of the entries
+    between its ends; *positions* has theirs, by the range's first position."""
 
     ranges: list[Range]
     positions: dict[int, np.ndarray]
@@ -141,8 +141,8 @@ class ChangedRanges(NamedTuple):
 def changed_ranges(
     changes: Sequence[Change], codes: EntryCodes, mark_delete: int, dealt: Sequence[tuple[int, np.ndarray]] = ()
 ) -> ChangedRanges:
-    """What *changes* say of entries above *mark_delete*: a range a stretch, and one range for all entries of a state
-    that lie scattered. Of codes *dealt* in another order than that of positions, a row names positions in that order.
+    """The ranges that *changes* make above *mark_delete*: one for each stretch of a state, or one for all its entries
+    if they lie scattered. Ranges of the codes in *dealt* name positions in the order in which entries were dealt.
 
     >>> entries = EntryMap()
     >>> put_ranges(entries, [Range(at, at, "pending", "c", 1, batch_size=1) for at in range(0, 40, 2)])
@@ -173,7 +173,7 @@ def changed_ranges(
 
 
 def _joined(changes: Sequence[Change]) -> tuple[np.ndarray, np.ndarray]:
-    """What *changes* say: codes, and positions."""
+    """The codes that *changes* give to entries, and the positions of these."""
     firsts, lasts = as_array((each.first, each.last) for each in changes)
     codes, is_one = np.concatenate([each.codes for each in changes]), (firsts[1:] == lasts[:-1] + 1).all()
     at = np.arange(firsts[0], lasts[-1] + 1) if is_one else expanded(firsts, lasts)
@@ -182,13 +182,13 @@ def _joined(changes: Sequence[Change]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _are_few(positions: np.ndarray) -> bool:
-    """Are they few stretches? Mostly the first of them say."""
+    """Do the positions form few stretches? Usually the first ones show that they do not."""
     parts = (positions[:_LOOKED_AT], positions)
     return all(np.count_nonzero(part[1:] != part[:-1] + 1) < MOST_STRETCHES for part in parts)
 
 
 def _without(changes: Iterable[Change], positions: np.ndarray) -> Iterator[Change]:
-    """*changes* that say nothing of the entries at ascending *positions*."""
+    """*changes* without the entries at ascending *positions*."""
     for each in changes:
         begin, end = np.searchsorted(positions, (each.first, each.last + 1)).tolist()
         if begin == end:
@@ -236,7 +236,7 @@ def _ranges_of_spans(spans: Sequence[tuple[int, int, int]], codes: EntryCodes, m
 
 
 def states_of(entries: EntryMap) -> Iterator[Range]:
-    """What entries above mark-delete have, each state as a range of so many ``entries``.
+    """The states of entries above mark-delete, without unread ones, each as a range of so many ``entries``.
 
     >>> entries = EntryMap()
     >>> put_ranges(entries, [Range(1, 3, "acknowledged"), Range(5, 5, "acknowledged")])
@@ -250,7 +250,7 @@ def states_of(entries: EntryMap) -> Iterator[Range]:
 
 
 def pass_to(entries: EntryMap, mark_delete: int) -> None:
-    """Let everything up to *mark_delete* be acknowledged, and keep no changes apart."""
+    """Acknowledge all entries up to *mark_delete*, without noting a change."""
     entries.set_span(entries.mark_delete + 1, mark_delete, ACKNOWLEDGED_CODE)
     entries.take_changes()
     entries.codes.free(entries.counts)

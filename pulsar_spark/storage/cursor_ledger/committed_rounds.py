@@ -84,9 +84,8 @@ class Round(NamedTuple):
 def since_snapshot(
     path: AnyPath, read: Callable[[Commit], Round], kinds: Collection[str] | None = None
 ) -> Iterator[tuple[int, Round]]:
-    """Version and rows of the newest round, and of those since the newest snapshot with facts of *kinds* (None:
-    all).
-    """
+    """Version and rows of the rounds since the newest snapshot that have facts of *kinds* (None: all), and of the
+    newest round."""
     log, rounds, has_newest = TableLog(path), [], False
     for version in range(log.latest(), 0, -1):
         if not log.has(version):

@@ -17,10 +17,10 @@ from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.entries.entry_map import EntryMap
 from pulsar_spark.protocol.entries.entry_ranges import (
     ScatteredRange,
+    known_ranges,
     pass_to,
     put_ranges,
     put_scattered,
-    ranges_of,
     states_of,
 )
 from pulsar_spark.storage.cursor_ledger.committed_rounds import SNAPSHOT, Round, rows_by_part, since, since_snapshot
@@ -73,8 +73,8 @@ identifies entries that are set aside.
 OF_ONE_ROUND = ("letter", "reply", "housekeeping", "reset")
 """Kinds of rows that say what a round did, and are no part of the state after it.
 
-A reset ends the ranges that earlier rounds say of its cursor; a range counts entry by entry, until a later one says
-another state.
+A reset ends the ranges that earlier rounds wrote for its cursor. An entry has the state of the latest range that
+contains it.
 """
 
 HANGS_ON: dict[str, tuple[str, ...]] = {
@@ -111,7 +111,7 @@ class LatestRows:
         self.cursors: dict[CursorKey, dict] = {}
         self.consumers: dict[CursorKey, dict[str, dict]] = {}
         self.maps: dict[CursorKey, EntryMap] = {}
-        """The maps of cursors about whose entries any row says something."""
+        """The maps of cursors whose entries have rows."""
         self.policies: dict[tuple[str, str], str] = {}
         self.owners: dict[str, str] = {}
         """Ids of the topics with policies, by name."""
@@ -175,14 +175,14 @@ class LatestRows:
 
     def ranges(self, key: CursorKey) -> list[Range]:
         """The state of a cursor's entries above mark-delete, as ranges by position."""
-        return list(ranges_of(self.entries(key)))
+        return list(known_ranges(self.entries(key)))
 
     def entries(self, key: CursorKey) -> EntryMap:
         """The map of a cursor's entries; without rows, all after mark-delete are unread."""
         return self.maps[key] if key in self.maps else EntryMap(self.cursors[key]["mark_delete_position"])
 
     def states(self, key: CursorKey) -> Iterator[Range]:
-        """Each state that entries of a cursor above mark-delete have, as a range without ends."""
+        """The states of a cursor's entries (entry_ranges.states_of)."""
         return states_of(self.entries(key))
 
     def _apply_row(self, row: dict) -> None:
