@@ -1,14 +1,23 @@
-"""The consume job without Spark: options that are wrong before a session starts, and its progress within a delivery."""
+"""The consume job without Spark: options that are wrong before a session starts, errors of a transformation, and the
+progress within a delivery."""
 
+import contextlib
 import logging
 from types import SimpleNamespace
 
 import pytest
 
+import pulsar_spark as pulsar
 from pulsar_spark.cli import delivery_progress
 from pulsar_spark.cli.delivery_progress import LOG_SECONDS, await_termination
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
+from pulsar_spark.frames.consuming import call
 from pulsar_spark.jobs import consume
+from pulsar_spark.storage.spark import spark_root
+from pulsar_spark.storage.topics.letter_topics import letter_topic
+from pulsar_spark.testing.plain_broker import PlainBroker
+from pulsar_spark.views.dead_letters import count_letters
+from tests.frames.plain import positions
 
 GIVEN = ["--root", "r", "--topic", "t", "--subscription", "s"]
 
@@ -44,6 +53,32 @@ def test_a_transformation_may_lie_in_the_working_folder(no_spark, monkeypatch, t
     monkeypatch.chdir(tmp_path)
     given = consume.parse_arguments([*GIVEN, "--target", "a.b", "--transform", "cleaning_of_a_test:clean"])
     assert consume.load_function("--transform", given.transform)(7) == 7
+
+
+def strict(messages):
+    """A transformation that refuses all."""
+    raise ValueError(f"{len(messages)} bad messages")
+
+
+def test_an_error_of_the_transformation_names_it_and_its_messages_die_in_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(spark_root, "check_delta", lambda spark: None)
+    monkeypatch.setattr(call.Caller, "_read", lambda self, delivery, *_: positions(delivery.exact()))
+    monkeypatch.setattr(consume, "spark_session", lambda *_, **__: SimpleNamespace())
+    with PlainBroker(tmp_path / "root") as broker:
+        with contextlib.closing(pulsar.Client(f"delta:{broker.layout.root}")) as client:
+            producer = client.create_producer("t")
+            for number in range(3):
+                producer.send(b"%d" % number)
+        given = ["--root", str(broker.layout.root), *GIVEN[2:], "--target", f"{tmp_path}/raw", "--available-now"]
+        for _ in range(2):
+            with pytest.raises(ValueError, match="3 bad messages") as raised:
+                consume.main([*given, "--transform", f"{__name__}:strict", "--dead-letter", "1"])
+            (note,) = raised.value.__notes__
+            assert f"transform='{__name__}:strict'" in note and f"{tmp_path}/raw" in note
+        consume.main([*given, "--transform", f"{__name__}:strict", "--dead-letter", "1"])
+        letters = letter_topic(broker.layout, "t", "s")
+        assert letters is not None
+        assert sum(row["letters"] for row in count_letters(broker.layout, letters)) == 3
 
 
 class Consumption:

@@ -192,4 +192,12 @@ MUTANTS = (
         "            pass",
         "tests/broker/test_waiting_letters.py::test_one_letter_that_no_table_takes_waits_alone",
     ),
+    Mutant(
+        "a-merge-is-no-transaction",
+        "a delivery that comes again is merged again, also by a consumer that lost its lease",
+        "frames/sinks/merging.py",
+        "zip(_TRANSACTION, (app_id, str(version)), strict=True)",
+        "zip((), ())",
+        "tests/frames/test_delta_sink.py::test_a_merge_keeps_the_last_row_of_a_key_and_happens_once",
+    ),
 )

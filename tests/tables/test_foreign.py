@@ -14,7 +14,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics.topics import create_topic, read_topic
+from pulsar_spark.storage.topics.topics import NEVER_NULL, create_topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.waiting import eventually
 from tests.tables.conftest import receive, receive_all
@@ -47,6 +47,14 @@ def test_the_table_refuses_rows_that_are_no_publish(root):
     with pytest.raises(DeltaError, match="(?i)invalid|null"):
         append(root)
     assert root.table().version() == 1
+
+
+def test_the_table_and_the_columns_that_refuse_rows_say_how_to_publish(root):
+    """In the comments, which DESCRIBE and catalogs show."""
+    root.send(["a"])
+    comments = {field.name: field.metadata.get("comment", "") for field in root.table().schema().fields}
+    assert {name for name, comment in comments.items() if "pulsar_spark.frames.publish" in comment} == {*NEVER_NULL}
+    assert "pulsar_spark.frames.publish(frame, root, topic)" in root.table().metadata().description
 
 
 def test_foreign_rows_of_an_older_table_are_passed_over_counted_and_removed(root, caplog):

@@ -65,6 +65,9 @@ def _registered(name: str, rows: DataFrame) -> Path:
     """The folder of the catalog's table *name*, which is created with the schema of *rows* if it is missing."""
     spark = rows.sparkSession
     if not spark.catalog.tableExists(name):
+        schema = ".".join(re.findall(_PART, name)[:-1])
+        if not spark.catalog.databaseExists(schema):  # Spark would end the write with a trace of Java
+            raise InvalidConfiguration(f"target {name!r}: there is no schema {schema!r}: create it, or give another")
         rows.limit(0).write.format("delta").mode("ignore").saveAsTable(name)
     detail = spark.sql(f"DESCRIBE DETAIL {name}").first()
     if detail is None or detail["format"] != "delta":

@@ -83,7 +83,7 @@ def create_table(
 
 
 def _field(column: Column, is_required: bool, comment: str) -> pa.Field:
-    metadata = {"comment": f"{column.meaning}. {comment}"} if comment and is_required else None
+    metadata = {"comment": f"{comment}: {column.meaning}"} if comment and is_required else None
     return pa.field(column.name, column.type, nullable=not is_required, metadata=metadata)
 
 
