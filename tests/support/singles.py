@@ -14,6 +14,7 @@ from pulsar_spark.storage.delta.commits import commit_text
 from pulsar_spark.storage.delta.data_files import partition_values
 from pulsar_spark.storage.delta.file_statistics import statistics
 from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.reader_rows import STATED, stated_columns
 from pulsar_spark.storage.topics.topics import Topic
 
 PUBLISHED_MS = 1_700_000_000_000
@@ -41,12 +42,13 @@ def send_singly(topic: Topic, entries: Sequence[Sequence[Outgoing]], producer: s
 
 def _written(table: Path, folder: str, rows: pa.Table) -> dict:
     path = f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-    held = rows.select([name for name in rows.column_names if rows[name].null_count < rows.num_rows])
-    pq.write_table(held, table / path, store_schema=False)
+    written = rows.select([name for name in rows.column_names if rows[name].null_count < rows.num_rows])
+    pq.write_table(written, table / path, store_schema=False)
     return {
         "path": path,
         "partitionValues": partition_values(path),
         "size": (table / path).stat().st_size,
         "modificationTime": PUBLISHED_MS,
         "stats": json.dumps(statistics(rows)),
+        STATED: stated_columns(written),
     }
