@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import groupby, islice
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded
 from pulsar_spark.protocol.topics.numbering import NO_POSITION, Run
-from pulsar_spark.storage.delta.reader_rows import Columns, table_of
+from pulsar_spark.storage.delta.reader_rows import table_of
 from pulsar_spark.storage.entries.message_files import (
     ENTRY_COLUMNS,
     Damaged,
@@ -27,7 +28,8 @@ from pulsar_spark.storage.entries.message_files import (
     taken,
 )
 from pulsar_spark.storage.entries.missing import Missing, Present, is_trimmed, lost_error, missing_of
-from pulsar_spark.storage.entries.stated_messages import joined, may_be_stated, stated_messages
+from pulsar_spark.storage.entries.rewritten_runs import WholeRuns, whole_runs
+from pulsar_spark.storage.entries.stated_messages import joined, may_be_stated, placed, stated_messages
 from pulsar_spark.storage.entries.stated_values import MOST_ENTRIES, Values, common_values
 from pulsar_spark.storage.entries.topic_files import (
     READ_ERRORS,
@@ -36,13 +38,13 @@ from pulsar_spark.storage.entries.topic_files import (
     raise_unless_damage,
     read_where,
 )
-from pulsar_spark.storage.store.store import StrPath
+from pulsar_spark.storage.store.store import StrPath, store_of
 from pulsar_spark.table_specs import MESSAGES
 
 BLOCK_ROWS = 2048
 CACHED_BYTES = 16 * 1024 * 1024
 Spans = Iterable[tuple[int, int]]
-_AT_ONCE, _TOGETHER = 8, 256
+_AT_ONCE, _TOGETHER, _SLICED = 8, 256, 4096
 
 
 class EntryReader:
@@ -111,23 +113,50 @@ class EntryReader:
         run and with a column ``ledger_id``."""
         for is_small, members in groupby(parts, lambda part: may_be_stated(part[0])):
             if not is_small:
-                for run, spans in members:
-                    yield from ((run, rows) for rows in self.read(table, run, spans))
+                yield from self._read_each(table, members)
             while is_small and (together := list(islice(members, _TOGETHER))):
                 yield from self._read_small(table, together)
 
     def _read_small(
         self, table: StrPath, parts: Sequence[tuple[Run, list[tuple[int, int]]]]
     ) -> Iterator[tuple[Run | None, pa.Table | Missing]]:
-        found = _stated(table, [run for run, _ in parts])
-        for is_stated, members in groupby(zip(parts, found), lambda member: member[1] is not None):
+        runs = [run for run, _ in parts]
+        are_so = are_as_published(table, runs)
+        stated = iter(stated_messages(table, [run for run, is_so in zip(runs, are_so) if is_so]))
+        found = [next(stated) if is_so else None for is_so in are_so]
+        are_there = [is_so and (bool(each) or _has_file(table, run)) for run, is_so, each in zip(runs, are_so, found)]
+        kinds = zip(parts, found, are_there)
+        for (is_stated, is_file), members in groupby(kinds, lambda each: (bool(each[1]), each[2])):
             together = list(members)
-            rows = joined((run, spans, columns) for (run, spans), columns in together if columns is not None)
+            rows = joined((run, spans, columns) for (run, spans), columns, _ in together if columns)
             if is_stated and rows is not None:
                 yield None, rows
-                continue
-            for (run, spans), _ in together:
-                yield from ((run, found) for found in self.read(table, run, spans))
+            elif is_file:
+                yield from self._read_each(table, [part for part, *_ in together])
+            else:
+                yield from self._read_rewritten(table, [part for part, *_ in together])
+
+    def _read_each(
+        self, table: StrPath, parts: Iterable[tuple[Run, list[tuple[int, int]]]]
+    ) -> Iterator[tuple[Run, pa.Table | Missing]]:
+        for run, spans in parts:
+            yield from ((run, rows) for rows in self.read(table, run, spans))
+
+    def _read_rewritten(
+        self, table: StrPath, parts: Sequence[tuple[Run, list[tuple[int, int]]]]
+    ) -> Iterator[tuple[Run | None, pa.Table | Missing]]:
+        found, at = self.whole_runs(table, [run for run, _ in parts], ENTRY_COLUMNS), 0
+        for are_whole, members in groupby(zip(parts, found.are_whole), itemgetter(1)):
+            together = [part for part, _ in members]
+            if are_whole:
+                size = sum(run.entries * run.batch_size for run, _ in together)
+                yield None, placed(together, found.rows.slice(at, size))
+                at += size
+            else:
+                yield from self._read_each(table, together)
+
+    def whole_runs(self, table: StrPath, runs: Sequence[Run], columns: tuple[str, ...]) -> WholeRuns:
+        return whole_runs(self._groups, table, runs, columns)
 
     def _rows(self, search: "_Search", wanted: EntryIds) -> Iterator:
         run = search.run
@@ -183,13 +212,6 @@ class _Search:
         return files_of(self.table).holders(self.run.path, self.run.publish_id, self.run.ledger_id)
 
 
-def _stated(table: StrPath, runs: Sequence[Run]) -> list[Columns | None]:
-    """:func:`stated_messages` of runs, if they are as published."""
-    are_so = are_as_published(table, runs)
-    found = iter(stated_messages(table, [run for run, is_so in zip(runs, are_so) if is_so]))
-    return [next(found) if is_so else None for is_so in are_so]
-
-
 def _stated_rows(search: _Search) -> SortedRows | None:
     """The rows of a run from its commit."""
     (stated,) = stated_messages(search.table, [search.run])
@@ -201,6 +223,10 @@ def _stated_rows(search: _Search) -> SortedRows | None:
 
 
 _SLICES = EntryReader(CACHED_BYTES, block_rows=1 << 20)
+
+
+def _has_file(table: StrPath, run: Run) -> bool:
+    return store_of(table).has(f"{table}/{run.path}")
 
 
 def is_in_table(table: StrPath, run: Run) -> bool:
@@ -218,13 +244,17 @@ def read_slice(table: StrPath, runs: Iterable[Run], columns: Sequence[str], *, a
     *as_published* ignores deletions until VACUUM.
     """
     runs, schema = list(runs), _slice_schema(columns)
-    stated = _stated_values(table, runs, columns, as_published)
-    others = _from_files(table, [run for run, values in zip(runs, stated) if values is None], columns, as_published)
-    found = [schema.empty_table()]
-    for is_stated, members in groupby(zip(runs, stated), lambda member: member[1] is not None):
-        together = list(members)
-        found += [_repeated(schema, *zip(*together))] if is_stated else [next(others) for _ in together]
-    return pa.concat_tables(found)
+    parts, left = [(schema.empty_table(), np.empty(0, np.int64))], np.arange(len(runs))
+    for read in (_stated_slice, _rewritten_slice, _slice_of_files):
+        chosen = [runs[number] for number in left]
+        if chosen:
+            is_found, rows = read(table, chosen, columns, as_published)
+            entries = [run.entries for run, is_so in zip(chosen, is_found) if is_so]
+            parts.append((rows, np.repeat(left[is_found], entries)))
+            left = left[~is_found]
+    order = np.argsort(np.concatenate([numbers for _, numbers in parts]), kind="stable")
+    found = pa.concat_tables([rows for rows, _ in parts if rows.num_rows] or [schema.empty_table()])
+    return found if (np.diff(order) == 1).all() else found.take(pa.array(order))
 
 
 def are_missing(table: StrPath, runs: Iterable[Run]) -> np.ndarray:
@@ -237,21 +267,59 @@ def _slice_schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([("position", pa.int64()), *(MESSAGES.schema.field(name) for name in columns)])
 
 
-def _stated_values(
+def _stated_slice(
     table: StrPath, runs: Sequence[Run], columns: Sequence[str], as_published: bool
-) -> list[Values | None]:
-    """For each run the values that its commit states for all rows; None if it states none, or they changed."""
-    few = [number for number, run in enumerate(runs) if run.entries <= MOST_ENTRIES]
+) -> tuple[np.ndarray, pa.Table]:
+    """Which of *runs* have the same values in all rows by their commits, and their slice."""
+    is_few = np.array([run.entries <= MOST_ENTRIES for run in runs])
+    few = [run for run in runs if run.entries <= MOST_ENTRIES]
     if few and not as_published:
-        are_so = are_as_published(table, [runs[number] for number in few])
-        few = [number for number, is_so in zip(few, are_so) if is_so]
-    found: list[Values | None] = [None] * len(runs)
-    for number, values in zip(few, common_values(table, [runs[number] for number in few], columns)):
-        found[number] = values
-    return found
+        is_few[is_few] = are_as_published(table, few)
+    few = [run for run, is_so in zip(runs, is_few) if is_so]
+    values = common_values(table, few, columns)
+    is_few[is_few] = [each is not None for each in values]
+    known = [each for each in values if each is not None]
+    return is_few, _repeated(_slice_schema(columns), [run for run, is_so in zip(runs, is_few) if is_so], known)
+
+
+def _rewritten_slice(
+    table: StrPath, runs: Sequence[Run], columns: Sequence[str], as_published: bool
+) -> tuple[np.ndarray, pa.Table]:
+    """Which small *runs* of rewritten files are whole, and their slice; *as_published* does not matter."""
+    are_so = are_as_published(table, runs)
+    are_whole = np.array(
+        [may_be_stated(run) and not (is_so and _has_file(table, run)) for run, is_so in zip(runs, are_so)]
+    )
+    small = [run for run, is_small in zip(runs, are_whole) if is_small]
+    found, parts = list[bool](), [_slice_schema(columns).empty_table()]
+    for at in range(0, len(small), _SLICED):
+        together = small[at : at + _SLICED]
+        each, rows = _SLICES.whole_runs(table, together, tuple(columns))
+        found += each
+        parts.append(_first_messages([run for run, is_so in zip(together, each) if is_so], rows, columns))
+    are_whole[are_whole] = found
+    return are_whole, pa.concat_tables(parts)
+
+
+def _first_messages(runs: Sequence[Run], rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The slice of *runs*, of which *rows* are all messages."""
+    entries, sizes = (np.array([getattr(run, name) for run in runs], np.int64) for name in ("entries", "batch_size"))
+    firsts = np.array([run.first_position for run in runs], np.int64)
+    steps = np.repeat(sizes, entries)
+    at = np.cumsum(steps) - steps
+    found = rows.select(columns).take(pa.array(at)).cast(pa.schema(list(_slice_schema(columns))[1:]))
+    return found.add_column(0, "position", pa.array(expanded(firsts, firsts + entries - 1)))
+
+
+def _slice_of_files(
+    table: StrPath, runs: Sequence[Run], columns: Sequence[str], as_published: bool
+) -> tuple[np.ndarray, pa.Table]:
+    return np.ones(len(runs), bool), pa.concat_tables(_from_files(table, runs, columns, as_published))
 
 
 def _repeated(schema: pa.Schema, runs: Sequence[Run], values: Sequence[Values]) -> pa.Table:
+    if not runs:
+        return schema.empty_table()
     entries = np.array([run.entries for run in runs])
     firsts = np.array([run.first_position for run in runs])
     of_run = pa.array(np.repeat(np.arange(len(runs)), entries))

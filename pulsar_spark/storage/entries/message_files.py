@@ -73,7 +73,7 @@ class SortedRows(NamedTuple):
     entry_ids: np.ndarray
 
 
-class _Published(NamedTuple):
+class Published(NamedTuple):
     """Rows by publish: those of ascending *publish_ids* begin at *starts*."""
 
     table: pa.Table
@@ -81,7 +81,7 @@ class _Published(NamedTuple):
     starts: np.ndarray
 
     @classmethod
-    def of(cls, table: pa.Table) -> "_Published":
+    def of(cls, table: pa.Table) -> "Published":
         table = table.filter(pc.is_valid(table["publish_id"]))
         known = table["publish_id"].combine_chunks().dictionary_encode()
         in_order = pc.array_sort_indices(known.dictionary)
@@ -127,7 +127,7 @@ class RowGroups:
 
     def __init__(self, cached_bytes: int = 0):
         self._cached_bytes = cached_bytes
-        self._groups: OrderedDict[tuple[str, int, tuple[str, ...]], SortedRows | _Published] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, int, tuple[str, ...]], SortedRows | Published] = OrderedDict()
         self._footers: OrderedDict[str, _Footer] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
@@ -161,11 +161,7 @@ class RowGroups:
         self, path: str, publish_id: str, wanted: EntryIds, columns: tuple[str, ...] = ENTRY_COLUMNS
     ) -> Iterator[pa.Table | Damaged]:
         """Exactly the rows of *wanted*, in no order, even if the file has several publishes."""
-        with self._lock:
-            footer = self._footers.get(path)
-        if footer is None:
-            with self._open(path) as file:
-                footer = self._footer(path, file.metadata)
+        footer = self._footer_of(path)
         for number, (ids, publishes) in enumerate(zip(footer.entry_ids, footer.publish_ids)):
             if (ids is None or wanted.meets(*ids)) and (
                 publishes is None or publishes[0] <= publish_id <= publishes[1]
@@ -177,11 +173,27 @@ class RowGroups:
                     rows = in_order(published.rows_of(publish_id))
                     yield taken(rows.table, wanted.rows_in(rows.entry_ids))
 
-    def _published(self, path: str, number: int, columns: tuple[str, ...]) -> _Published | None:
+    def publishes(self, path: str, first_id: str, last_id: str, columns: tuple[str, ...]) -> Iterator[Published]:
+        """The readable row groups that may have publishes with ids from *first_id* to *last_id*."""
+        for number, ids in enumerate(self._footer_of(path).publish_ids):
+            if ids is None or (ids[0] <= last_id and first_id <= ids[1]):
+                published = self._published(path, number, columns)
+                if published is not None:
+                    yield published
+
+    def _footer_of(self, path: str) -> _Footer:
+        with self._lock:
+            footer = self._footers.get(path)
+        if footer is None:
+            with self._open(path) as file:
+                footer = self._footer(path, file.metadata)
+        return footer
+
+    def _published(self, path: str, number: int, columns: tuple[str, ...]) -> Published | None:
         schema = rows_schema(("publish_id", *columns))
         key = path, number, tuple(schema.names)
         with self._lock:
-            if isinstance(found := self._groups.get(key), _Published):
+            if isinstance(found := self._groups.get(key), Published):
                 self._groups.move_to_end(key)
                 return found
         with self._open(path) as file:
@@ -190,7 +202,7 @@ class RowGroups:
             except READ_ERRORS as error:
                 raise_unless_damage(error)
                 return None
-        found = _Published.of(rows)
+        found = Published.of(rows)
         self._keep(key, found)
         return found
 
@@ -237,7 +249,7 @@ class RowGroups:
                     return found
         return None
 
-    def _keep(self, key: tuple[str, int, tuple[str, ...]], rows: SortedRows | _Published) -> None:
+    def _keep(self, key: tuple[str, int, tuple[str, ...]], rows: SortedRows | Published) -> None:
         with self._lock:
             if self._cached_bytes and key not in self._groups:
                 self._groups[key] = rows
@@ -251,8 +263,8 @@ def _decoded(file: pq.ParquetFile, number: int, columns: list[str]) -> pa.Table:
     return file.read_row_group(number, columns=columns, use_threads=False)
 
 
-def _size(rows: SortedRows | _Published) -> int:
-    of_publishes = rows.publish_ids.nbytes + rows.starts.nbytes if isinstance(rows, _Published) else 0
+def _size(rows: SortedRows | Published) -> int:
+    of_publishes = rows.publish_ids.nbytes + rows.starts.nbytes if isinstance(rows, Published) else 0
     return rows.table.nbytes + of_publishes + _OF_A_GROUP
 
 

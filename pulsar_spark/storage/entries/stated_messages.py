@@ -5,6 +5,7 @@ The commit counts only while the file is as published and there, so that deleted
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.protocol.topics.numbering import Run
@@ -85,3 +86,15 @@ def joined(parts: Iterable[tuple[Run, Sequence[tuple[int, int]], Columns]]) -> p
         for column in columns.values():
             column += [None] * (rows - len(column))
     return table_of(columns, rows, _JOINED)
+
+
+def placed(parts: Sequence[tuple[Run, Sequence[tuple[int, int]]]], rows: pa.Table) -> pa.Table:
+    """All *rows* of runs as :func:`joined` makes them, of their stretches of positions."""
+    sizes = [run.entries * run.batch_size for run, _ in parts]
+    ledger_ids = np.repeat([run.ledger_id for run, _ in parts], sizes)
+    positions = rows["entry_id"].to_numpy() + np.repeat([run.to_position for run, _ in parts], sizes)
+    found = pa.Table.from_arrays([*rows.columns, pa.array(ledger_ids), pa.array(positions)], schema=_JOINED)
+    firsts, lasts = np.array([span for _, spans in parts for span in spans]).T
+    is_inside = lasts[np.searchsorted(firsts, positions, "right") - 1] >= positions
+    is_inside &= positions >= firsts[0]
+    return found if is_inside.all() else found.filter(pa.array(is_inside))

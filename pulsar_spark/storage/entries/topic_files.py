@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pulsar_spark.errors import DOCTOR, CorruptState, TopicNotFound
+from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delta.actions import TRIMMED
 from pulsar_spark.storage.delta.data_files import partition_values
 from pulsar_spark.storage.delta.log import TableLog
@@ -53,10 +54,11 @@ class _Snapshot(NamedTuple):
     def hold(self, paths: Sequence[str]) -> list[bool]:
         return pc.is_in(pa.array(paths, pa.string()), self.paths).to_pylist()
 
-    def files_with(self, publish_id: str, partition: str | None) -> list[str]:
-        may_begin = pc.fill_null(pc.less_equal(self.lowest, publish_id), True)
+    def files_with(self, first_id: str, last_id: str, partition: str | None) -> list[str]:
+        """The files that may have publishes with ids from *first_id* to *last_id*."""
+        may_begin = pc.fill_null(pc.less_equal(self.lowest, last_id), True)
         found = self.paths.filter(
-            pc.and_(may_begin, pc.fill_null(pc.greater_equal(self.highest, publish_id), True))
+            pc.and_(may_begin, pc.fill_null(pc.greater_equal(self.highest, first_id), True))
         ).to_pylist()
         return [path for path in found if partition_values(path).get("partition") == partition]
 
@@ -79,6 +81,14 @@ class TopicFiles:
             if bisect_right(self._removing, ledger_id) == len(self._removing):
                 return [path]
             return self._holders(path, publish_id, self._removing[-1])
+
+    def holders_of(self, runs: Sequence[Run]) -> list[str]:
+        """The files that may now hold rows of *runs*, which are of one partition."""
+        ids = sorted(run.publish_id for run in runs)
+        with self._lock:
+            self._follow(min(run.ledger_id for run in runs))
+            snapshot = self._snapshot_of(self._removing[-1] if self._removing else -1)
+            return snapshot.files_with(ids[0], ids[-1], partition_values(runs[0].path).get("partition"))
 
     def are_as_published(self, files: Sequence[tuple[str, int]]) -> list[bool]:
         """Is each of *files* (path, publish commit) still the table's, unchanged?"""
@@ -104,7 +114,9 @@ class TopicFiles:
     def _holders(self, path: str, publish_id: str, version: int) -> list[str]:
         snapshot = self._snapshot_of(version)
         return (
-            [path] if snapshot.holds(path) else snapshot.files_with(publish_id, partition_values(path).get("partition"))
+            [path]
+            if snapshot.holds(path)
+            else snapshot.files_with(publish_id, publish_id, partition_values(path).get("partition"))
         )
 
     def _snapshot_of(self, version: int) -> _Snapshot:
