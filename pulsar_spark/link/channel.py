@@ -34,7 +34,8 @@ Done = Callable[[list[Reply], PulsarSparkError | None], None]
 
 class Channel(Worker):
     """Of one client to one bundle. ``clock`` counts monotonic seconds. A broker waits ``lease_ms`` for a sign of life.
-    The client's channels share *maker*."""
+    The client's channels share *maker*. Unless it *is_watched*, or after ``end_presence`` on its thread, brokers do not
+    see that this process has ended: its consumers stay until the lease ends."""
 
     def __init__(
         self,
@@ -45,13 +46,15 @@ class Channel(Worker):
         lease_ms: int = DEFAULT_LEASE_MS,
         logger: logging.Logger | None = None,
         maker: RequestMaker | None = None,
+        is_watched: bool = True,
     ):
         super().__init__(f"client-{client_id}", threading.Condition())
         self.root = layout.root
         self.logger = logging.getLogger(NAME) if logger is None else logger
         self._broker = BrokerWatch(layout, self.logger, clock)
         self._broker.look()
-        self._presence = Presence(layout, client_id)
+        self._presence = Presence(layout, client_id, is_held=is_watched)
+        self.end_presence = self._presence.end
         self._requests = RequestWriter(layout, self._gives_up)
         self.lease_ms = lease_ms
         self.make = (maker or RequestMaker(client_id)).make

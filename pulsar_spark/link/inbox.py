@@ -28,10 +28,11 @@ Rows: TypeAlias = "pa.Table | list[dict]"
 
 
 class Reply(NamedTuple):
-    """The reply to a request; the error may be a failure of the connection."""
+    """The reply to a request in a round; the error may be a failure of the connection."""
 
     error: PulsarSparkError | None
     text: str | None
+    round: int = -1
 
 
 class Subscriber(Protocol):
@@ -176,7 +177,8 @@ class Inbox:
         for row in found["reply"]:
             replied = self.waiting.pop(row["request_id"], None)
             if replied is not None:
-                replied(Reply(named(row["error"])(row["text"] or row["error"]) if row["error"] else None, row["text"]))
+                error = named(row["error"])(row["text"] or row["error"]) if row["error"] else None
+                replied(Reply(error, row["text"], row["round"]))
         for row in sorted(_by_position(found["range"]), key=self._comes_later):
             if subscriber := self._subscriber(row):
                 subscriber.on_delivery(row, requests_version)

@@ -27,9 +27,11 @@ LATEST_MS = 10**15
 
 
 class RequestMaker:
-    def __init__(self, client_id: str):
+    """Numbers the requests of a client from *first* on."""
+
+    def __init__(self, client_id: str, first: int = 0):
         self.client_id = client_id
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(first)
 
     def make(self, kind: str, **columns) -> dict:
         """A row; missing columns are null."""

@@ -374,6 +374,7 @@ class Model:
         key = (request["topic"], request["partition"], request["subscription"])
         there = self.cursors[key].consumers if key in self.cursors else {}
         if request["consumer_id"] in there:
+            there[request["consumer_id"]].permits = 0
             return
         if there and self.cursors[key].subscription_type != asked:
             raise Refused("SubscriptionBusy")

@@ -18,7 +18,14 @@ from pulsar_spark.protocol.policies.compaction import IS_READ_COMPACTED, reads_c
 from pulsar_spark.protocol.policies.policies import MOST_INT32
 from pulsar_spark.protocol.redelivery.letters import LATEST_MS, NAME_DEAD_LETTER_TOPIC, dead_letters_to
 from pulsar_spark.protocol.request_properties import is_true
-from pulsar_spark.protocol.subscriptions.membership import DEFAULT_LEASE_MS, KEY_SHARED, MOST_LEASE_MS, refusal
+from pulsar_spark.protocol.subscriptions.membership import (
+    CONNECTED,
+    CONNECTED_BEFORE,
+    DEFAULT_LEASE_MS,
+    KEY_SHARED,
+    MOST_LEASE_MS,
+    refusal,
+)
 from pulsar_spark.protocol.topics.topic_name import check_subscription, parse_topic_name
 from pulsar_spark.storage.topics.topics import check_letter_topic, resolve_topic
 from pulsar_spark.table_specs import VALID_UNTIL
@@ -32,12 +39,15 @@ MOST_HOLDERS = 3
 
 class SubscribeRequests(Members):
     def subscribe(self, request: Request) -> str:
+        """Connect a consumer. One that is connected keeps its entries, and its permits begin anew."""
         state, wanted = self.topic_of(request), _type_wanted(request)
         if state.error:
             raise TopicStopped(state.error)
         cursor, client_id = self.found(request), request.client_id or ""
         if cursor and request.consumer_id in cursor.consumers:
-            return "connected"
+            cursor.consumers[request.consumer_id].permits = 0
+            self.draft.changes_of(cursor).changed_consumers.add(request.consumer_id)
+            return CONNECTED_BEFORE
         reads_compacted = is_true(request.properties, IS_READ_COMPACTED)
         if reads_compacted and (refused := reads_compacted_refusal(wanted)):
             raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}")
@@ -63,7 +73,7 @@ class SubscribeRequests(Members):
         self.bundle.lease_ms[client_id] = lease_ms
         self.renew_lease(client_id)
         self._join(cursor, request, priority_level, newcomer)
-        return "connected"
+        return CONNECTED
 
     def create_subscription(self, request: Request) -> None:
         if self.key_of(request) in self.bundle.cursors:

@@ -8,10 +8,12 @@ import uuid
 from collections.abc import Callable
 
 from pulsar_spark.errors import ServiceUnitNotReady, Timeout
-from pulsar_spark.frames.consuming.membership import Failed, Lost, Membership, SubscribeOptions
+from pulsar_spark.frames.consuming.membership import Failed, Joined, Lost, Membership, SubscribeOptions
 from pulsar_spark.frames.consuming.running import Seat
 from pulsar_spark.frames.deliveries.delivery import Delivery
 from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.requests import RequestMaker
+from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.bundles import LOOK_AGAIN_SECONDS, layout_of, look_again
@@ -26,7 +28,8 @@ class BrokerConnection:
 
     It requests *max_messages* over all partitions at a time and waits *timeout* seconds for replies, less if *stopping*
     is set. *notify* is Membership's callback; *moved* is called after a move to another bundle. If it *follows* and has
-    all partitions, it also consumes added ones."""
+    all partitions, it also consumes added ones. With *consumer_id* another process can go on as this consumer, if it
+    *outlives* this one: then it stays until its lease ends."""
 
     def __init__(
         self,
@@ -42,13 +45,15 @@ class BrokerConnection:
         notify: Callable[[Membership, Delivery | Lost | Failed], None],
         moved: Callable[[], None],
         follows: bool,
+        consumer_id: str | None = None,
+        outlives: bool = False,
     ):
         self.layout, self.topic, self.ledgers = layout, topic, ledgers
         self.options, self._partitions = options, partitions
         self._max_messages, self._timeout, self._stopping = max_messages, timeout, stopping
         self._notify, self._moved = notify, moved
-        self._hurries = 0
-        self.channel = Channel(layout, uuid.uuid4().hex)
+        self._hurries, self._consumer_id, self.outlives = 0, consumer_id, outlives
+        self.channel = self._new_channel()
         self.membership = self._new_membership()
         is_whole = bool(topic.partitions) and len(partitions) == topic.partitions
         self._watch = PartitionWatch(topic) if is_whole and follows else None
@@ -63,29 +68,41 @@ class BrokerConnection:
     def seat(self) -> Seat:
         return Seat(str(self.layout.root), str(self.topic.name), tuple(self._partitions), self.options.subscription)
 
-    def join(self) -> None:
+    def join(self, *, with_permits: bool = True) -> Joined:
         """Subscribe in the topic's current bundle; a broker of another bundle refuses."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                self.membership.join(self._timeout, self._share(self._partitions))
-                return
+                return self.membership.join(self._timeout, self._share(self._partitions) if with_permits else 0)
             except ServiceUnitNotReady:
                 if time.monotonic() > deadline:
                     raise
             if self._stopping.wait(LOOK_AGAIN_SECONDS):
-                return
+                return Joined(-1, was_there=False)
             self._follow_topic()
             self.membership = self._new_membership()
 
-    def join_anew(self) -> None:
-        """Join again under another consumer id; messages delivered to the previous id are no longer its own."""
+    def join_anew(self, *, with_permits: bool = True) -> Joined:
+        """Join again, under another consumer id if none was given; messages delivered before are no longer its own."""
         self.membership.leave()
         self.membership = self._new_membership()
-        self.join()
+        return self.join(with_permits=with_permits)
 
     def _new_membership(self) -> Membership:
-        return Membership(self.channel, self.topic, self._partitions, self.options, self._notify)
+        return Membership(self.channel, self.topic, self._partitions, self.options, self._notify, self._consumer_id)
+
+    def _new_channel(self) -> Channel:
+        if self._consumer_id is None:
+            return Channel(self.layout, uuid.uuid4().hex, lease_ms=self.options.lease_ms)
+        maker = RequestMaker(self._consumer_id, now_micros())  # after those of processes before
+        return Channel(
+            self.layout, maker.client_id, lease_ms=self.options.lease_ms, maker=maker, is_watched=not self.outlives
+        )
+
+    def outlive_process(self) -> None:
+        if not self.outlives:
+            self.outlives = True
+            self.channel.call_later(0, self.channel.end_presence)
 
     def _follow_topic(self) -> None:
         look_again(self.layout)
@@ -93,7 +110,8 @@ class BrokerConnection:
         if layout.bundle == self.layout.bundle:
             return
         self.channel.stop(self._timeout)
-        self.layout, self.channel = layout, Channel(layout, uuid.uuid4().hex)
+        self.layout = layout
+        self.channel = self._new_channel()
         if self._hurries:
             self.channel.hurry(self._hurries)
         self.ledgers = self.ledgers.of(self.topic)
@@ -102,9 +120,13 @@ class BrokerConnection:
     def _share(self, partitions: list[int]) -> int:
         return max(1, self._max_messages // len(partitions))
 
-    def follow_partitions(self) -> None:
+    def follow_partitions(self, *, with_permits: bool = True) -> list[int]:
         """Consume partitions that were added to the topic, from their first message on; without a reply, try again
-        later."""
+        later. Returns all that are consumed."""
+        self._follow_partitions(with_permits)
+        return self._partitions
+
+    def _follow_partitions(self, with_permits: bool) -> None:
         if self._watch is None:
             return
         if (found := self._watch.added()) is not None:
@@ -112,7 +134,8 @@ class BrokerConnection:
         if not self._added:
             return
         try:
-            self.membership.join_added(self._added, self._timeout, self._share([*self._partitions, *self._added]))
+            permits = self._share([*self._partitions, *self._added]) if with_permits else 0
+            self.membership.join_added(self._added, self._timeout, permits)
         except (Timeout, ServiceUnitNotReady) as late:
             log.warning("%s: new partitions %s are not consumed yet: %s", self, self._added, late)
             return

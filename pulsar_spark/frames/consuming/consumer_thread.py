@@ -21,7 +21,7 @@ from pulsar_spark.frames.consuming.backoff import Backoff
 from pulsar_spark.frames.consuming.broker_connection import BrokerConnection
 from pulsar_spark.frames.consuming.call import Caller
 from pulsar_spark.frames.consuming.key_order import KeyOrder
-from pulsar_spark.frames.consuming.membership import Failed, Lost, Membership, SubscribeOptions
+from pulsar_spark.frames.consuming.membership import GONE, Failed, Lost, Membership, SubscribeOptions
 from pulsar_spark.frames.consuming.progress import Progress, as_sentence, fields
 from pulsar_spark.frames.consuming.rewinding import Rewinding
 from pulsar_spark.frames.deliveries.delivery import Acknowledged, Answer, Delivery, messages_by_partition
@@ -40,7 +40,6 @@ _LOOK_SECONDS = 1.0
 _SIGNAL_SECONDS = 1.0
 """How long after Spark's end a stop may still arrive: a service manager ends all processes of a service at once."""
 _ALL = 2**63 - 1
-_GONE = ("unsubscribed", "deleted")
 log = logging.getLogger(__name__)
 
 
@@ -184,7 +183,7 @@ class ConsumerThread:
         elif isinstance(event, Failed):
             raise event.error
         elif isinstance(event, Lost):
-            if event.text in _GONE:
+            if event.text in GONE:
                 subscription = self.connection.options.subscription
                 raise AlreadyClosed(f"subscription {subscription!r} of {str(self._topic.name)!r} was {event.text}")
             log.warning(

@@ -7,23 +7,27 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from pulsar_spark.client.arguments import check_type, one_of
 from pulsar_spark.client.model.policies import ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.frames.consuming.letters import FrameLetters
 from pulsar_spark.frames.deliveries.delivery import Answer, Delivery
-from pulsar_spark.frames.deliveries.named_entries import Delivered, NamedEntries
+from pulsar_spark.frames.deliveries.delivery_rows import chunked_of_row, ranges_of_row
+from pulsar_spark.frames.deliveries.named_entries import Delivered
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.acknowledgement.cursor import DELIVERY_ROUND, UNSEEN
-from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
-from pulsar_spark.protocol.subscriptions.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
+from pulsar_spark.protocol.subscriptions.membership import (
+    CONNECTED_BEFORE,
+    DEFAULT_LEASE_MS,
+    KEY_SHARED,
+    SUBSCRIPTION_TYPES,
+)
 from pulsar_spark.protocol.topics.topic_name import check_own_name, check_subscription
-from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.topics.topics import Topic
 
 INITIAL_POSITIONS = ("Latest", "Earliest")
+GONE = ("unsubscribed", "deleted")
+"""Why a consumer was removed whose subscription or topic is gone."""
 DEFAULT_INITIAL_POSITION: Literal["Earliest"] = "Earliest"
 """Where new subscriptions of DataFrame consumers start (see :func:`consume`)."""
 
@@ -38,6 +42,7 @@ class SubscribeOptions(NamedTuple):
     priority_level: int = 0
     letters: FrameLetters | None = None
     key_shared_policy: ConsumerKeySharedPolicy | None = None
+    lease_ms: int = DEFAULT_LEASE_MS
 
     @classmethod
     def checked(
@@ -77,7 +82,7 @@ class SubscribeOptions(NamedTuple):
             "subscription_type": self.subscription_type,
             "priority_level": str(self.priority_level),
             "initial_position": self.initial_position,
-            "lease_ms": str(DEFAULT_LEASE_MS),
+            "lease_ms": str(self.lease_ms),
             "max_unacked_messages": "0",
             **(self.key_shared_policy.request_properties() if self.key_shared_policy else {}),
             **(self.letters.request_properties() if self.letters else {}),
@@ -96,14 +101,22 @@ class Failed(NamedTuple):
     error: PulsarSparkError
 
 
+class Joined(NamedTuple):
+    """The round in which a consumer joined; ``was_there``: it was connected before on all partitions, and keeps its
+    entries."""
+
+    round: int
+    was_there: bool
+
+
 class _Collected(NamedTuple):
     ranges: list[Delivered]
     chunked: list[tuple[int, int, int]]
 
 
 class Membership:
-    """One consumer id's subscriptions. *notify* is called in the channel's thread with this membership and a Delivery,
-    Lost or Failed."""
+    """The subscriptions of one consumer id, given or new. *notify* is called in the channel's thread with this
+    membership and a Delivery, Lost or Failed."""
 
     def __init__(
         self,
@@ -112,51 +125,58 @@ class Membership:
         partitions: list[int],
         options: SubscribeOptions,
         notify: Callable[["Membership", Delivery | Lost | Failed], None],
+        consumer_id: str | None = None,
     ):
-        self.consumer_id = uuid.uuid4().hex
+        self.consumer_id, self._has_given_id = consumer_id or uuid.uuid4().hex, consumer_id is not None
         self._channel, self._topic, self._partitions = channel, topic, partitions
         self._options, self._notify = options, notify
         self._collected: dict[tuple[int, int], _Collected] = {}
 
-    def join(self, timeout: float, permits: int) -> None:
+    def join(self, timeout: float, permits: int) -> Joined:
         """Subscribe on every partition or on none, and grant *permits* messages on each; raises the broker's refusal,
         or Timeout.
 
         On several partitions permits follow once all subscriptions succeeded, so that a refused consumer gets
-        nothing."""
-        self._join(self._partitions, self._options, timeout, permits)
+        nothing. A consumer that was connected before stays so."""
+        return self._join(self._partitions, self._options, timeout, permits)
 
     def join_added(self, partitions: list[int], timeout: float, permits: int) -> None:
         self._join(partitions, self._options._replace(initial_position="Earliest"), timeout, permits)
         self._partitions = [*self._partitions, *partitions]
 
-    def _join(self, partitions: list[int], options: SubscribeOptions, timeout: float, permits: int) -> None:
+    def _join(self, partitions: list[int], options: SubscribeOptions, timeout: float, permits: int) -> Joined:
         for partition in partitions:
-            self._channel.attach(
-                self.consumer_id, str(self._topic.name), partition, _PartitionMembership(self, partition)
-            )
+            self._channel.attach(self.consumer_id, str(self._topic.name), partition, _PartitionMembership(self))
         rows = [self.row("subscribe", partition, properties=options.properties()) for partition in partitions]
-        flows = [self.row("flow", partition, permits=permits) for partition in partitions]
-        is_joined = False
+        flows = [self.row("flow", partition, permits=permits) for partition in partitions if permits]
+        is_joined, to_leave = False, [] if self._has_given_id else partitions
         try:
             is_one = len(partitions) == 1
             replies = self._channel.ask(rows, timeout, followed_by=flows if is_one else ())
+            to_leave = [each for each, reply in zip(partitions, replies) if reply.text != CONNECTED_BEFORE]
             if refusals := [reply.error for reply in replies if reply.error is not None]:
                 raise refusals[0]
             if not is_one:
                 self._channel.submit(flows)
             is_joined = True
+            rounds, texts = ({getattr(reply, name) for reply in replies} for name in ("round", "text"))
+            return Joined(max(rounds), texts == {CONNECTED_BEFORE})
         finally:
             if not is_joined:  # refused, timed out, or interrupted
-                self._leave(partitions)
+                self._leave(to_leave)
 
     def leave(self) -> None:
         self._leave(self._partitions)
 
+    def take_permits_back(self) -> None:
+        """Let nothing more come, without waiting for a reply: a consumer that subscribes again has no permits."""
+        properties = self._options.properties()
+        self._channel.submit([self.row("subscribe", each, properties=properties) for each in self._partitions])
+
     def _leave(self, partitions: list[int]) -> None:
         for partition in partitions:
             self._channel.detach(self.consumer_id, str(self._topic.name), partition)
-        if self._channel.failure is None:
+        if partitions and self._channel.failure is None:
             self._channel.submit([self.row("close", partition) for partition in partitions], is_urgent=True)
 
     def row(self, kind: str, partition: int, **columns: object) -> dict:
@@ -227,8 +247,8 @@ class Membership:
 
 
 class _PartitionMembership:
-    def __init__(self, membership: Membership, partition: int):
-        self._membership, self._partition = membership, partition
+    def __init__(self, membership: Membership):
+        self._membership = membership
         self.wants_due_first = False  # a frame has no order
 
     def on_reset(self) -> None:
@@ -241,18 +261,7 @@ class _PartitionMembership:
         """Do nothing: an inactive consumer receives nothing."""
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
-        chunked = [(self._partition, first, last) for first, last in unpacked_pairs(row["chunks"])]
-        self._membership.collect(row["round"], _ranges_of(self._partition, row), requests_version, chunked)
+        self._membership.collect(row["round"], ranges_of_row(row), requests_version, chunked_of_row(row))
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self._membership.failed(error)
-
-
-def _ranges_of(partition: int, row: dict) -> Sequence[Delivered]:
-    ack_set, positions = None if row["ack_set"] is None else tuple(row["ack_set"]), row["positions"]
-    range_ = PositionRange(
-        partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1
-    )
-    if positions is None:
-        return [range_]
-    return [NamedEntries(range_, np.sort(positions), row["round"])]

@@ -21,7 +21,8 @@ class MessageSlice(InputPartition):
     """Entries of *partition* of the topic with the table *table*: *runs*, cut to the positions to read, in order.
 
     ``as_published`` says by run that no commit has removed its rows. ``chunk_runs`` are the whole runs with the chunks
-    of messages that end here."""
+    of messages that end here. What a broker delivered has more: ``named`` are the packed stretches of positions to read
+    of each run, None for all, and ``units`` the first and last positions of the chunked messages."""
 
     topic: str
     table: str
@@ -29,6 +30,8 @@ class MessageSlice(InputPartition):
     runs: tuple[Run, ...]
     as_published: tuple[bool, ...]
     chunk_runs: tuple[Run, ...] = ()
+    named: tuple[bytes | None, ...] = ()
+    units: tuple[tuple[int, int], ...] | None = None
 
 
 def slices_of(topic: FollowedTopic, ranges: Iterable[PositionRange]) -> list[MessageSlice]:
@@ -38,12 +41,12 @@ def slices_of(topic: FollowedTopic, ranges: Iterable[PositionRange]) -> list[Mes
         known = topic.ledgers(range_.partition)
         first = max(range_.first, topic.first_position(range_.partition))
         if first <= range_.last:
-            runs = _split(known.parts(first, range_.last))
-            found += [_slice(topic, range_.partition, known, each) for each in _together(runs)]
+            runs = split(known.parts(first, range_.last))
+            found += [_slice(topic, range_.partition, known, each) for each in together(runs)]
     return found
 
 
-def _split(runs: Iterable[Run]) -> Iterator[Run]:
+def split(runs: Iterable[Run]) -> Iterator[Run]:
     """*runs*, those of large files cut at the rows where their row groups mostly end."""
     for run in runs:
         entries = max(1, run.entries * SLICE_BYTES // max(1, run.bytes))
@@ -56,7 +59,8 @@ def _split(runs: Iterable[Run]) -> Iterator[Run]:
             yield part._replace(bytes=run.bytes * part.entries // run.entries)
 
 
-def _together(runs: Iterable[Run]) -> Iterator[list[Run]]:
+def together(runs: Iterable[Run]) -> Iterator[list[Run]]:
+    """*runs*, those of a slice in a list."""
     found: list[Run] = []
     size = 0
     for run in runs:

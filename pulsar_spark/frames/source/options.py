@@ -106,6 +106,9 @@ class SourceOptions:
     max_redeliver_count: int | None = _option(SUBSCRIPTION, parse=_count)
     dead_letter_topic: str | None = _option(SUBSCRIPTION)
     initial_subscription_name: str | None = _option(SUBSCRIPTION)
+    fail_on_data_loss: bool = _option(SUBSCRIPTION, parse=_flag, default=True)
+    lease_ms: int = _option(SUBSCRIPTION, parse=_count, default=300_000)
+    operation_timeout_seconds: int = _option(SUBSCRIPTION, parse=_count, default=30)
 
     producer_name: str | None = _option(*_WRITES)
     hashing_scheme: str = _option(*_WRITES, default="JavaStringHash")

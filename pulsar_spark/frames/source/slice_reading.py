@@ -18,6 +18,7 @@ from pulsar_spark.frames.reading.payload_batches import make_key_reader
 from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR, Decoding, plain_rows
 from pulsar_spark.frames.source.message_slices import MessageSlice
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PayloadDecoder
+from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
 from pulsar_spark.protocol.acknowledgement.positions import Positions
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
@@ -66,6 +67,7 @@ class _Reading:
         added = (*_OF_CHUNKS, *(ENCODING_COLUMNS if self._has_encoded else ()))
         self._read = [name for name in ENTRY_COLUMNS if name in (*columns, *added)]
         self._publish_ids = {run.ledger_id: run.publish_id for run in slice_.runs}
+        self._named = {run.first_position: named for run, named in zip(slice_.runs, slice_.named)}
 
     def tables(self) -> Iterator[pa.Table]:
         for run, rows in self._blocks():
@@ -86,8 +88,8 @@ class _Reading:
                     raise lost_error(self._table, run, rows)
 
     def _read_small(self, parts: Iterable[tuple[Run, bool]]) -> Iterator[tuple[Run | None, pa.Table | Missing]]:
-        whole = ((run, [(run.first_position, run.last_position)]) for run, _ in parts)
-        return self._entries.read_all(self._table, whole)
+        spans = ((run, self._spans(run) or [(run.first_position, run.last_position)]) for run, _ in parts)
+        return self._entries.read_all(self._table, spans)
 
     def _read_each(self, parts: Iterable[tuple[Run, bool]]) -> Iterator[tuple[Run, pa.Table | Missing]]:
         for run, as_published in parts:
@@ -96,6 +98,9 @@ class _Reading:
 
     def _spans(self, run: Run) -> list[tuple[int, int]] | None:
         """The positions of *run* without chunks that complete no message; None: all."""
+        named = self._named.get(run.first_position)
+        if named is not None:
+            return unpacked_pairs(named)
         if not run.may_have_chunks:
             return None
         first, last = run.first_position, run.last_position
@@ -126,9 +131,10 @@ class _Reading:
     @cached_property
     def _parts(self) -> dict[int, np.ndarray]:
         """The positions of the chunks of each message that ends in the slice, by its last position."""
-        runs = self._slice.runs
-        firsts, lasts = self._groups.units(runs[0].first_position, runs[-1].last_position)
-        units = dict(zip(lasts.tolist(), firsts.tolist()))
+        runs, units = self._slice.runs, {last: first for first, last in self._slice.units or ()}
+        if self._slice.units is None:
+            firsts, lasts = self._groups.units(runs[0].first_position, runs[-1].last_position)
+            units = dict(zip(lasts.tolist(), firsts.tolist()))
         return ChunkedMessages(self._table, self._entries, self._chunks.spans_of).parts(units)
 
     def _joined(self, rows: pa.Table) -> Iterator[_Replaced]:

@@ -10,6 +10,9 @@ SINGLE_ACTIVE = ("Exclusive", "Failover")
 KEY_SHARED = "KeyShared"
 SUBSCRIPTION_TYPES = (*SINGLE_ACTIVE, "Shared", KEY_SHARED)
 
+CONNECTED, CONNECTED_BEFORE = "connected", "connected before"
+"""Replies to a subscribe request: of a new consumer, and of one that was there and keeps what it has."""
+
 DEFAULT_LEASE_MS = 30_000
 MOST_LEASE_MS = 24 * 60 * 60 * 1000
 """The longest lease that a client can request."""

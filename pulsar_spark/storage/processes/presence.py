@@ -24,18 +24,19 @@ def presence_folder(layout: Layout) -> AnyPath:
 
 
 class Presence:
-    """A client's file; if it cannot be held, only the lease counts."""
+    """A client's file; if it cannot or must not be held, only the lease counts."""
 
-    def __init__(self, layout: Layout, client_id: str):
-        self._held = hold(presence_folder(layout) / client_id)
-        self.path = self._held.path
+    def __init__(self, layout: Layout, client_id: str, *, is_held: bool = True):
+        self.path = presence_folder(layout) / client_id
+        self._held = hold(self.path) if is_held else None
 
     def touch(self) -> bool:
         """Give a sign of life; False without a file."""
-        return self._held.touch()
+        return self._held is not None and self._held.touch()
 
     def end(self) -> None:
-        self._held.end()
+        if self._held is not None:
+            self._held.end()
 
 
 def all_signs(layout: Layout) -> dict[str, str]:
