@@ -16,12 +16,12 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome
     """Take the plan's *outcomes* into the bundle; returns the rows to commit, except the round's own. *limit* is the
     broker's limit of unacknowledged messages, 0 for none.
 
-    What is acknowledged up to the new mark-delete is in the cursor's row; other entries are in rows of kind ``range``.
+    A cursor's row has its new mark-delete. Rows of kind ``range`` have the entries above it that changed.
     """
     rows = RoundRows(draft.facts, draft.number)
     for cursor, found in work.fruitless:
         cursor.nothing_found_at = found
-    for cursor, takers in work.resting:  # first, so that what follows may wake them
+    for cursor, takers in work.resting:  # first, because the rest of the round may wake them again
         with isolated(of_cursor(cursor)):
             let_rest(bundle, bundle.now, cursor, takers)
     for changes, entries, outcome in zip(work.cursors, work.entries, outcomes, strict=True):

@@ -89,6 +89,10 @@ class Bundle(Topics):
     def policy_text(self, topic: str, name: str) -> str:
         return policy_text(self.policies, topic, name)
 
+    def cursors_at_work(self) -> list[Cursor]:
+        """The cursors that neither rest nor are set aside."""
+        return [cursor for cursor in self.cursors.awake() if not self.set_aside.has(cursor)]
+
     def batch_size(self, cursor: Cursor, position: int) -> int:
         """Messages in a numbered entry; 1 if no longer known."""
         run = next(self.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position), None)

@@ -25,9 +25,9 @@ from pulsar_spark.storage.chunks.judged_chunks import STILL_OPEN
 def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
     """Handle new, deleted or rewritten chunks: completed messages are acknowledged if released, or pending where they
     were kept back."""
-    for cursor in bundle.cursors.awake():
+    for cursor in bundle.cursors_at_work():
         chunked = cursor.chunked
-        if chunked is not None and not bundle.set_aside.has(cursor) and chunked.has_news:
+        if chunked is not None and chunked.has_news:
             with isolated(of_cursor(cursor)):
                 _take_numbered(bundle, draft, cursor, chunked)
 
@@ -47,9 +47,9 @@ def _take_numbered(bundle: Bundle, draft: RoundDraft, cursor: Cursor, chunked: C
 
 
 def expire_incomplete(bundle: Bundle, draft: RoundDraft) -> None:
-    for cursor in bundle.cursors.awake():
+    for cursor in bundle.cursors_at_work():
         chunked = cursor.chunked
-        if chunked is None or not cursor.consumers or bundle.set_aside.has(cursor):
+        if chunked is None or not cursor.consumers:
             continue
         with isolated(of_cursor(cursor)):
             due = chunked.next_expiry()

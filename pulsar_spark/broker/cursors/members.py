@@ -153,9 +153,7 @@ def end_waits(bundle: Bundle, draft: RoundDraft) -> None:
     """Let newcomers that have caught up get any entry, and entries be delivered whose deliver times no longer count or
     are unknown to the delay index."""
     bundle.cursors.wake(draft.cursors)
-    for cursor in bundle.cursors.awake():
-        if bundle.set_aside.has(cursor):
-            continue
+    for cursor in bundle.cursors_at_work():
         with isolated(of_cursor(cursor)):
             for consumer_id in caught_up(cursor.recently_joined, cursor.mark_delete):
                 del cursor.recently_joined[consumer_id]

@@ -43,7 +43,7 @@ class SubscribeRequests(Members):
         state, wanted = self.topic_of(request), _type_wanted(request)
         if state.error:
             raise TopicStopped(state.error)
-        cursor, client_id = self.found(request), request.client_id or ""
+        cursor, client_id = self.find_cursor(request), request.client_id or ""
         if cursor and request.consumer_id in cursor.consumers:
             cursor.consumers[request.consumer_id].permits = 0
             self.draft.changes_of(cursor).changed_consumers.add(request.consumer_id)

@@ -11,8 +11,8 @@ from pulsar_spark.protocol.subscriptions.unacked_limit import BrokerLimit
 
 
 def limit_unacked(bundle: Bundle, messages: int) -> tuple[list[Cursor], list[dict]]:
-    """Decide whether the broker is blocked, and which cursors; *messages* is the limit, 0 for none. Returns changed
-    cursors, and rows."""
+    """Apply the broker's limit of *messages* (0 for none): block or unblock the broker, and cursors. Returns cursors
+    that changed, and rows."""
     limit = BrokerLimit(messages)
     was_blocked = bundle.policies.get((BROKER, BROKER_BLOCKED)) == "true"
     unacked = sum(

@@ -20,17 +20,16 @@ from pulsar_spark.storage.delta.python_rows import uncollected
 def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     """The earliest instants after *now* at which there is work without a request: by the broker's own clock, and by the
     machine's; None without."""
-    served = [cursor for cursor in bundle.cursors.awake() if not bundle.set_aside.has(cursor)]
-    at_rest = bundle.cursors.next_due()
-    own = [due for cursor in served for due in cursor.returns_at() if due > now.own]
-    own += [cursor.reads_after for cursor in served if cursor.reads_after > now.own]
+    cursors = bundle.cursors_at_work()
+    own = [due for cursor in cursors for due in cursor.returns_at() if due > now.own]
+    own += [cursor.reads_after for cursor in cursors if cursor.reads_after > now.own]
     own += bundle.leases.values()
     own += [instant for instant in [bundle.waiting_letters.next_due()] if instant is not None]
     own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
-    wall = [due for cursor in served if (due := cursor.next_replay(now.wall)) is not None]
-    wall += [due for cursor in served if cursor.chunked and (due := cursor.chunked.next_expiry()) is not None]
-    wall += _next_looks(bundle, served, now)
-    at_rest_own, at_rest_wall = at_rest
+    wall = [due for cursor in cursors if (due := cursor.next_replay(now.wall)) is not None]
+    wall += [due for cursor in cursors if cursor.chunked and (due := cursor.chunked.next_expiry()) is not None]
+    wall += _next_looks(bundle, cursors, now)
+    at_rest_own, at_rest_wall = bundle.cursors.next_due()
     own += [] if at_rest_own is None else [at_rest_own]
     wall += [] if at_rest_wall is None else [at_rest_wall]
     return min(own, default=None), min(wall, default=None)
@@ -48,11 +47,7 @@ def _next_looks(bundle: Bundle, cursors: Iterable[Cursor], now: Instant) -> Iter
 
 def has_work(bundle: Bundle, draft: RoundDraft) -> bool:
     """Does any cursor take part in the round?"""
-    return any(
-        takes_part(bundle, draft, cursor, takers_of(cursor, draft.now))
-        for cursor in bundle.cursors.awake()
-        if not bundle.set_aside.has(cursor)
-    )
+    return any(takes_part(bundle, draft, cursor, takers_of(cursor, draft.now)) for cursor in bundle.cursors_at_work())
 
 
 def takers_of(cursor: Cursor, now: int) -> list[Consumer]:
@@ -108,11 +103,10 @@ def let_rest(bundle: Bundle, now: Instant, cursor: Cursor, takers: Collection[Co
 def let_all_rest(bundle: Bundle, now: Instant) -> None:
     """Let all cursors rest that would take no part in a round."""
     draft = RoundDraft(0, now.own, now.wall)
-    for cursor in bundle.cursors.awake():
-        if not bundle.set_aside.has(cursor):
-            takers = takers_of(cursor, now.own)
-            if not takes_part(bundle, draft, cursor, takers):
-                let_rest(bundle, now, cursor, takers)
+    for cursor in bundle.cursors_at_work():
+        takers = takers_of(cursor, now.own)
+        if not takes_part(bundle, draft, cursor, takers):
+            let_rest(bundle, now, cursor, takers)
 
 
 def _may_take(cursor: Cursor) -> bool:

@@ -1,4 +1,4 @@
-"""From drafts to the rows a round is planned from."""
+"""Gather the input of a round's plan: of each cursor with work its limits, its consumers in turn, and its entries."""
 
 from collections import Counter
 
@@ -21,10 +21,9 @@ from pulsar_spark.storage.delta.python_rows import uncollected
 @uncollected()
 def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
     gathering = _Gathering(bundle, draft)
-    for cursor in bundle.cursors.awake():
-        if not bundle.set_aside.has(cursor):
-            with isolated(of_cursor(cursor)):
-                gathering.look_at(cursor)
+    for cursor in bundle.cursors_at_work():
+        with isolated(of_cursor(cursor)):
+            gathering.look_at(cursor)
     return Work(gathering.inputs.table(), gathering.cursors, gathering.entries, gathering.resting, gathering.fruitless)
 
 
@@ -86,8 +85,8 @@ class _Gathering:
     def _add_turns(
         self, number: int, changes: CursorChanges, takers: list[Consumer], planned: list[Range], elsewhere: Counter
     ) -> None:
-        """Add consumers in turn, then those that get nothing. One that asks for its messages again is unblocked
-        (4.4)."""
+        """Add the consumers in turn, then those that get nothing. A consumer that asks for its messages again is
+        unblocked (4.4)."""
         cursor, now = changes.cursor, self.draft.now
         unblocked: set[str | None] = {*changes.redelivered, *(consumer_id for consumer_id, _, _ in changes.tails)}
         unblocked.update(each.consumer_id for each in changes.returns if each.due_time <= now)
@@ -119,7 +118,7 @@ class _Gathering:
 
 
 def _unacked_elsewhere(unacked: Counter, planned: list[Range]) -> Counter:
-    """Unacknowledged messages by consumer outside the planned ranges."""
+    """Unacknowledged messages by consumer, without those in *planned* ranges."""
     elsewhere = unacked.copy()
     for range_ in planned:
         if range_.status == PENDING:

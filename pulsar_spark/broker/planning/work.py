@@ -53,8 +53,8 @@ class PlanInputs:
 
 
 class Work(NamedTuple):
-    """What to plan: rows of transforms.round_inputs, and for each cursor, by its number in them, what the round does to
-    it, and which entries the rows stand for (``entries``).
+    """What to plan: rows of transforms.round_inputs. By a cursor's number in them, ``cursors`` has what the round does
+    to it, and ``entries`` which entries its rows stand for.
 
     ``resting`` are cursors without work, with consumers that could take entries. ``fruitless`` are Key_Shared cursors
     in which nothing was found.
@@ -81,7 +81,7 @@ class Work(NamedTuple):
 
 
 class ConsumerOutcome(NamedTuple):
-    """A consumer's permits left, is it blocked, messages delivered and redelivered."""
+    """A consumer's remaining permits, whether it is blocked, and messages delivered and redelivered."""
 
     consumer_id: str
     permits: int
@@ -91,8 +91,8 @@ class ConsumerOutcome(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A cursor's planned ranges, is it blocked, messages delivered and redelivered, consumers. Ranges are of places, in
-    order (see gathering.planned_entries)."""
+    """A cursor's ranges after the plan, whether it is blocked, messages delivered and redelivered, and its consumers.
+    Ranges are of places, in order (see gathering.planned_entries)."""
 
     ranges: list[Range]
     is_blocked: bool

@@ -93,7 +93,7 @@ class Acknowledgements(RequestHandler):
             )
 
     def kept_ack_set(self, changes: CursorChanges, position: int) -> ack_sets.AckSet:
-        """What is unacknowledged of an entry, after this round's requests so far; index 0 outside a batch."""
+        """The unacknowledged indexes of an entry after this round's requests so far; index 0 outside a batch."""
         cursor = changes.cursor
         range_ = cursor.find(position)
         if cursor.is_done(position) or position in changes.acks:
@@ -119,8 +119,8 @@ class Acknowledgements(RequestHandler):
         )
 
     def note(self, taken: Request, alike: Iterable[Request]) -> Iterator[Request]:
-        """Note requests of one of the kinds :data:`NOTED`, cursor and consumer. Yields those to execute one by one,
-        because they say more or may be refused."""
+        """Note requests like *taken*, which is of a kind in :data:`NOTED` and was executed. Yields those to execute one
+        by one, because they have more columns or may be refused."""
         cursor = self.cursor_of(taken)
         changes, now, is_ack = self.draft.changes_of(cursor), self.draft.now, taken.kind == "ack"
         consumer_id = taken.consumer_id or ""

@@ -1,4 +1,4 @@
-"""What all requests need: to find the topic, cursor and consumer they name, and to move a cursor."""
+"""What requests have in common: they find the topic, cursor and consumer that they name, and create or move cursors."""
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.bundle.topic_state import TopicState
@@ -38,13 +38,13 @@ class RequestHandler:
             return None
         return CursorKey(self.bundle.topics[topic].topic.topic_id, partition, subscription)
 
-    def found(self, request: Request) -> Cursor | None:
+    def find_cursor(self, request: Request) -> Cursor | None:
         key = self.key_of(request)
         return None if key is None else self.bundle.cursors.get(key)
 
     def cursor_of(self, request: Request) -> Cursor:
         state = self.topic_of(request)
-        cursor = self.found(request)
+        cursor = self.find_cursor(request)
         if cursor is None:
             there = state.topic.topic_id, request.partition
             known = {key.subscription for key in self.bundle.cursors if key[:2] == there}
@@ -74,11 +74,12 @@ class RequestHandler:
         return consumer
 
     def consumer_name_of(self, request: Request) -> str | None:
-        cursor = self.found(request)
+        cursor = self.find_cursor(request)
         consumer = cursor.consumers.get(request.consumer_id or "") if cursor else None
         return consumer.name if consumer else request.properties.get("consumer_name") or request.consumer_id
 
     def check_range(self, cursor: Cursor, first: int | None, last: int | None) -> tuple[int, int]:
+        """Refuse positions that the partition does not have."""
         end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)
         if first is None or last is None or not 0 <= first <= last < end:
             raise InvalidMessage(
@@ -97,6 +98,7 @@ class RequestHandler:
             )
 
     def acknowledge_up_to(self, cursor: Cursor, last: int) -> None:
+        """Acknowledge all entries up to position *last*."""
         passed = cursor.mark_delete
         if last > passed:
             self.draft.changes_of(cursor).acks.add(passed + 1, last)

@@ -55,9 +55,9 @@ from pulsar_spark.table_specs import LEDGERS
 
 
 class Agenda(NamedTuple):
-    """What a round is about, beside the bundle: ``requests`` to execute, in order, and ``later`` ones to keep, which
-    end with commit ``requests_version``; what is ``broken`` and to be set aside; and ``housekept``: tables, what was
-    done, and to how many files or commits."""
+    """What a round is about, beside the bundle: ``requests`` to execute, in order, and ``later`` ones to keep, both up
+    to commit ``requests_version``; ``broken`` units to set aside; and ``housekept``: tables, what was done, and to how
+    many files or commits."""
 
     now: Instant
     requests: Sequence[Request]
@@ -128,7 +128,7 @@ def begin_round(bundle: Bundle, agenda: Agenda) -> RoundDraft:
 
 
 def number_published(bundle: Bundle, draft: RoundDraft, requests: Sequence[Request]) -> Numbered:
-    """Number what was published, and what clients may have published before their *requests*; wake cursors."""
+    """Number new entries, at least of the topics that *requests* name; wake cursors that may deliver them."""
     Members(bundle, draft).drop_topics(bundle.scan())
     names = (request.topic for request in requests)
     topics, ledger_rows = bundle.number_new(names, partial(bundle.delayed_after, draft.wall))
@@ -166,7 +166,7 @@ def let_time_pass(bundle: Bundle, draft: RoundDraft, topics: list[TopicState]) -
 
 
 def forget_unneeded(bundle: Bundle, draft: RoundDraft, topics: list[TopicState], *, is_snapshot: bool) -> None:
-    """Forget what the committed round makes needless: due entries, chunks and runs that all cursors passed."""
+    """Forget the due entries, chunks and runs that no cursor needs after the committed round."""
     bundle.drop_dues()
     bundle.forget_chunks(
         {str(state.topic.name) for state in topics} | {changes.cursor.topic for changes in draft.cursors.values()}
