@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.frames.publishing import deduplication
-from pulsar_spark.frames.publishing.deduplication import append_new
+from pulsar_spark.frames.publishing import committing
+from pulsar_spark.frames.publishing.committing import append_new
 from pulsar_spark.protocol.policies.policies import DEDUPLICATION
 from pulsar_spark.storage.delta.file_statistics import staged_statistics
 from pulsar_spark.storage.delta.log import TableLog
@@ -88,7 +88,7 @@ def test_frames_and_clients_share_their_names(topic, client):
 @pytest.mark.parametrize("transaction", [None, ("job", 1)])
 def test_one_that_is_overtaken_is_judged_again(topic, client, monkeypatch, transaction):
     """By a client of the same name, between its look and its commit, and no file of the first try is left."""
-    judged, producer, find = [], client.create_producer(TOPIC, producer_name="p"), deduplication.new_rows
+    judged, producer, find = [], client.create_producer(TOPIC, producer_name="p"), committing.new_rows
 
     def overtaken(*arguments):
         if not judged:
@@ -96,7 +96,7 @@ def test_one_that_is_overtaken_is_judged_again(topic, client, monkeypatch, trans
         judged.append(1)
         return find(*arguments)
 
-    monkeypatch.setattr(deduplication, "new_rows", overtaken)
+    monkeypatch.setattr(committing, "new_rows", overtaken)
     files = staged(topic, 1, 2, 3)
     assert append_new(topic, files, 1, 0, transaction) == (2, 2)
     assert (len(judged), stored(client)) == (2, ["p1", "p2", "p3"])
@@ -115,13 +115,13 @@ def test_an_app_id_counts_once(topic, client):
 
 def test_others_do_not_overtake(topic, client, monkeypatch):
     """Nor does a commit without names, such as a plain publish."""
-    judged, find = [], deduplication.new_rows
+    judged, find = [], committing.new_rows
     producers = [client.create_producer(TOPIC, producer_name="q"), client.create_producer(TOPIC)]
 
     def meanwhile(*arguments):
         judged.append([producer.send(b"x").ledger_id() for producer in producers])
         return find(*arguments)
 
-    monkeypatch.setattr(deduplication, "new_rows", meanwhile)
+    monkeypatch.setattr(committing, "new_rows", meanwhile)
     assert append_new(topic, staged(topic, 1), 1, 0) == (3, 1)
     assert judged == [[1, 2]]

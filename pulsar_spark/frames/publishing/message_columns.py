@@ -43,7 +43,7 @@ _OPTIONAL = {
     "encryption_param": ((T.BinaryType,), "binary"),
 }
 _ALIASES = {"key": "partition_key"}
-_DELIVER_TIMES = ("deliver_at_time", "deliver_at", "deliver_after")
+DELIVER_TIMES = ("deliver_at_time", "deliver_at", "deliver_after")
 _PROPERTIES = T.MapType(T.StringType(), T.StringType())
 
 
@@ -51,27 +51,49 @@ def message_columns(frame: DataFrame, properties_from: Sequence[str] = (), now: 
     """The columns of *frame* under the names and types of the messages table; absent columns are left out.
 
     ``deliver_after`` counts from *now*. :class:`InvalidMessage` if the frame's schema does not fit."""
-    given = {field.name: field.dataType for field in frame.schema.fields}
-    _check_names(given, properties_from)
-    columns = {"payload": _payload(given["payload"])}
+    given = check_columns(frame.schema, properties_from)
+    columns = {"payload": F.col("payload").cast("binary")}
     for name, column_type in given.items():
-        target = _ALIASES.get(name, name)
+        target = target_of(name)
         if target not in _OPTIONAL or name in properties_from:
             continue
-        types, cast = _OPTIONAL[target]
-        is_other_array = isinstance(column_type, T.ArrayType) and column_type.simpleString() != cast
-        if not isinstance(column_type, types) or is_other_array:
-            raise InvalidMessage(f"column {name!r} is a {column_type.simpleString()}: cast it to {cast}")
         if target in MESSAGE_KEYS:
             columns |= _key(target, F.col(quoted(name)), column_type)
-        elif target in _DELIVER_TIMES:
+        elif target in DELIVER_TIMES:
             columns["deliver_at_time"] = _deliver_at_time(name, column_type, now)
         else:
-            columns[target] = F.col(quoted(name)).cast(cast)
+            columns[target] = F.col(quoted(name)).cast(_OPTIONAL[target][1])
     properties = _properties(given, properties_from)
     if properties is not None:
         columns["properties"] = properties
     return columns
+
+
+def target_of(name: str) -> str:
+    """The column of the messages table for a frame's column *name*; deliver times keep their names."""
+    return _ALIASES.get(name, name)
+
+
+def check_columns(schema: T.StructType, properties_from: Sequence[str] = ()) -> dict[str, T.DataType]:
+    """The types of the columns of *schema*, by name; :class:`InvalidMessage` if they are not those of messages."""
+    given = {field.name: field.dataType for field in schema.fields}
+    _check_names(given, properties_from)
+    payload = given["payload"]
+    if not isinstance(payload, (T.BinaryType, T.StringType)):
+        raise InvalidMessage(
+            f"column 'payload' is a {payload.simpleString()}, not bytes or text: encode it, for instance with to_json"
+        )
+    for name, column_type in given.items():
+        if target_of(name) not in _OPTIONAL or name in properties_from:
+            continue
+        types, cast = _OPTIONAL[target_of(name)]
+        is_other_array = isinstance(column_type, T.ArrayType) and column_type.simpleString() != cast
+        if not isinstance(column_type, types) or is_other_array:
+            raise InvalidMessage(f"column {name!r} is a {column_type.simpleString()}: cast it to {cast}")
+    own = given.get("properties")
+    if own is not None and "properties" not in properties_from and own.simpleString() != _PROPERTIES.simpleString():
+        raise InvalidMessage(f"column 'properties' is a {own.simpleString()}: cast it to map<string,string>")
+    return given
 
 
 def _check_names(given: dict[str, T.DataType], properties_from: Sequence[str]) -> None:
@@ -91,7 +113,7 @@ def _check_names(given: dict[str, T.DataType], properties_from: Sequence[str]) -
     for alias, name in _ALIASES.items():
         if alias in given and name in given and not {alias, name} & set(properties_from):
             raise InvalidMessage(f"columns {alias!r} and {name!r} mean the same: drop one of them")
-    times = [name for name in _DELIVER_TIMES if name in given and name not in properties_from]
+    times = [name for name in DELIVER_TIMES if name in given and name not in properties_from]
     if len(times) > 1:
         raise InvalidMessage(f"columns {times} all set the deliver time: drop all but one of them")
     for name in (*_ALIASES, *MESSAGE_KEYS):
@@ -142,14 +164,6 @@ def not_too_late(deliver_at_time: Column, now: datetime, max_delay_ms: int) -> C
     return F.when(deliver_at_time > last, too_late.cast("timestamp")).otherwise(deliver_at_time)
 
 
-def _payload(given: T.DataType) -> Column:
-    if not isinstance(given, (T.BinaryType, T.StringType)):
-        raise InvalidMessage(
-            f"column 'payload' is a {given.simpleString()}, not bytes or text: encode it, for instance with to_json"
-        )
-    return F.col("payload").cast("binary")
-
-
 def in_one_piece(payload: str, max_message_size: int) -> str:
     """SQL for the column *payload*; a value above *max_message_size* bytes fails the job."""
     size = f"octet_length({payload})"
@@ -170,10 +184,6 @@ def instant(micros: int) -> str:
 
 def _properties(given: dict[str, T.DataType], properties_from: Sequence[str]) -> Column | None:
     own = "properties" in given and "properties" not in properties_from
-    if own and given["properties"].simpleString() != _PROPERTIES.simpleString():
-        raise InvalidMessage(
-            f"column 'properties' is a {given['properties'].simpleString()}: cast it to map<string,string>"
-        )
     if not properties_from:
         return _checked_properties(F.col("properties")) if own else None
     added = F.map_filter(

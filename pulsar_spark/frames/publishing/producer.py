@@ -4,14 +4,11 @@ The commit's Delta transaction is (``app_id``, ``app_version``); for a stream, t
 stores, and the batch id. A crash before the commit leaves only files that nothing refers to."""
 
 import os
-import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, NamedTuple
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
@@ -19,11 +16,11 @@ from pyspark.sql.streaming import DataStreamWriter
 from pulsar_spark.client.model.enums import Compression, ProducerCryptoAction
 from pulsar_spark.client.schema.schemas import TopicSchemas
 from pulsar_spark.client.sending.send_arguments import deliver_at_ms
-from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
+from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.given_frames import check_frame
-from pulsar_spark.frames.publishing.chunking import BY_POLICY, Chunking, check_chunking, count_messages
-from pulsar_spark.frames.publishing.deduplication import append_new
-from pulsar_spark.frames.publishing.message_columns import REFUSED, instant, message_columns, not_too_late
+from pulsar_spark.frames.publishing.chunking import BY_POLICY, Chunking, check_chunking
+from pulsar_spark.frames.publishing.committing import append_files, naming_errors
+from pulsar_spark.frames.publishing.message_columns import instant, message_columns, not_too_late
 from pulsar_spark.frames.publishing.message_rows import Writing
 from pulsar_spark.frames.publishing.routing_columns import checked_scheme
 from pulsar_spark.frames.publishing.stream_writer import TopicWriter
@@ -36,13 +33,12 @@ from pulsar_spark.protocol.topics.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.topics.routing import HashingScheme, Scheme
 from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage.delta.staging import staged
-from pulsar_spark.storage.delta.tables import AppendTable, is_committed
-from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.delta.tables import is_committed
 from pulsar_spark.storage.session import has_context
 from pulsar_spark.storage.spark.spark_root import layout_for_frames
 from pulsar_spark.storage.store.store import store_of
 from pulsar_spark.storage.topics.new_rows import NAMED_BY
-from pulsar_spark.storage.topics.topics import Topic, prepare_root, read_topic, resolve_topic
+from pulsar_spark.storage.topics.topics import prepare_root, resolve_topic
 
 DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
 
@@ -163,17 +159,12 @@ def publish(
     writing = Writing(partitions, bool(found.partitions), scheme, sort_by_key, splitting, largest, is_on_disk)
     rows, by_tasks = writing.rows(*encoding.encoded(messages, set(columns)), publish_id, now)
     is_named = deduplicate and columns.keys() >= set(NAMED_BY)
-    since = quota.deduplication_since() if is_named else None
     partition_by = ("partition",) if found.partitions else ()
     with (
-        _named_errors(layout, found),
+        naming_errors(layout, found),
         staged(rows, found.path, partition_by, writing.options, by_tasks=by_tasks) as files,
     ):
-        if since is not None:
-            return Published(publish_id, *append_new(found, files, since, quota.inactivity_ms(), transaction))
-        table, count = AppendTable(found.path), count_messages(files)
-        ledger_id = (table.append_once(files, *transaction) if transaction else table.append(files)) if files else None
-        return Published(publish_id, ledger_id, 0 if ledger_id is None else count)
+        return Published(publish_id, *append_files(found, files, transaction, quota if is_named else None))
 
 
 def _transaction(app_id: str | None, app_version: int | None) -> tuple[str, int] | None:
@@ -194,29 +185,6 @@ def _with_constants(
     if deliver_ms is not None:
         columns = {"deliver_at_time": F.expr(instant(1000 * deliver_ms))} | columns
     return columns | added
-
-
-@contextmanager
-def _named_errors(layout: Layout, topic: Topic) -> Iterator[None]:
-    """Raise the error that a task raised on purpose, and say what is gone if a file is missing."""
-    try:
-        yield
-    except PySparkException as failed:
-        found = re.search(re.escape(REFUSED) + r"(\w+): ([^\n]*?)(?: SQLSTATE: \w+)?(?:\n|$)", str(failed))
-        if found is None:
-            raise
-        raise named(found[1])(found[2]) from failed
-    except FileNotFoundError as gone:
-        try:
-            is_there = read_topic(layout, topic.name).topic_id == topic.topic_id
-        except TopicNotFound:
-            is_there = False
-        if not is_there:
-            raise TopicNotFound(f"topic {str(topic.name)!r} was deleted meanwhile: nothing was published") from gone
-        raise InvalidConfiguration(
-            f"topic {str(topic.name)!r}: the driver cannot see a file that a task wrote ({gone}); nothing was "
-            "published: use a root that all machines see under the same path"
-        ) from gone
 
 
 def publish_stream(

@@ -1,6 +1,6 @@
 """Compress and encrypt payloads for publishing in Python workers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -57,16 +57,25 @@ class Encoding(NamedTuple):
             action is ProducerCryptoFailureAction.SEND,
         )
 
-    def encoded(self, messages: DataFrame, given: set[str]) -> tuple[DataFrame, set[str]]:
-        """*messages* with the columns *given* as they are stored, and the resulting columns. The job fails if a payload
-        must be encrypted and cannot be."""
-        if self.compression is None and not self.key_names:
-            return messages, given
-        if twice := sorted(given.intersection(ENCODING_COLUMNS)):
+    @property
+    def is_plain(self) -> bool:
+        """Whether payloads are stored as they are."""
+        return self.compression is None and not self.key_names
+
+    def check_given(self, given: Collection[str]) -> None:
+        """:class:`InvalidConfiguration` if payloads with the columns *given* would be encoded twice."""
+        if not self.is_plain and (twice := sorted(set(given).intersection(ENCODING_COLUMNS))):
             raise InvalidConfiguration(
                 f"columns {twice} say that payloads are already compressed or encrypted: drop them, or ask "
                 "for no compression and encryption"
             )
+
+    def encoded(self, messages: DataFrame, given: set[str]) -> tuple[DataFrame, set[str]]:
+        """*messages* with the columns *given* as they are stored, and the resulting columns. The job fails if a payload
+        must be encrypted and cannot be."""
+        if self.is_plain:
+            return messages, given
+        self.check_given(given)
         stored = messages.withColumn("stored", self._function()(F.col("payload")))
         names = [name for name in messages.columns if name != "payload"]
         return (
@@ -74,16 +83,18 @@ class Encoding(NamedTuple):
             {*given, *ENCODING_COLUMNS},
         )
 
-    def _function(self) -> Callable[[Column], Column]:
-        compression, names, key_reader, sends_unencrypted = self
+    def stored(self, arrays: Iterable[pa.Array]) -> Iterator[pa.StructArray]:
+        """Payloads as they are stored, with :data:`ENCODING_COLUMNS`, in order, in arrays of limited size."""
+        keys = make_key_reader(self.key_reader)
+        encryptor = Encryptor(list(self.key_names), keys) if self.key_names and keys is not None else None
+        encoder = PayloadEncoder(self.compression, encryptor, sends_unencrypted=self.sends_unencrypted)
+        for payloads in arrays:
+            yield from in_pieces((_stored(each.as_py(), encoder) for each in payloads), _STORED)
 
+    def _function(self) -> Callable[[Column], Column]:
         def stored(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
             try:
-                keys = make_key_reader(key_reader)
-                encryptor = Encryptor(names, keys) if names and keys is not None else None
-                encoder = PayloadEncoder(compression, encryptor, sends_unencrypted=sends_unencrypted)
-                for payloads in batches:
-                    yield from in_pieces((_stored(each.as_py(), encoder) for each in payloads), _STORED)
+                yield from self.stored(batches)
             except UnreadableMessage as failed:
                 raise type(failed)(f"{REFUSED}{type(failed).__name__}: {failed}") from None
 

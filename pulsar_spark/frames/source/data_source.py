@@ -2,16 +2,31 @@
 
 Spark makes them in Python processes of its own, on the driver, without a session."""
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
 from pyspark.sql.types import StructType
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.source import subscription_stream
 from pulsar_spark.frames.source.batch_reader import BatchReader
-from pulsar_spark.frames.source.options import BATCH_READ, STREAM_READ, SUBSCRIPTION, SourceOptions, parse_options
+from pulsar_spark.frames.source.options import (
+    BATCH_READ,
+    BATCH_WRITE,
+    STREAM_READ,
+    STREAM_WRITE,
+    SUBSCRIPTION,
+    SourceOptions,
+    parse_options,
+)
 from pulsar_spark.frames.source.source_columns import source_schema
 from pulsar_spark.frames.source.topic_stream import TopicStream
 from pulsar_spark.frames.source.worker_errors import in_one_line
+from pulsar_spark.frames.source.writing.topic_writers import BatchWriter, StreamWriter
 
 NAME = "pulsar_spark"
 
@@ -47,6 +62,26 @@ class PulsarSparkSource(DataSource):
             return subscription_stream.stream_reader(options, schema)
         options.check_use(STREAM_READ)
         return TopicStream(schema, options)
+
+    @in_one_line
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        options = self._write_options(overwrite)
+        options.check_use(BATCH_WRITE)
+        return BatchWriter(schema, options)
+
+    @in_one_line
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        options = self._write_options(overwrite)
+        options.check_use(STREAM_WRITE)
+        return StreamWriter(schema, options)
+
+    def _write_options(self, overwrite: bool) -> SourceOptions:
+        if overwrite:
+            raise InvalidConfiguration(
+                "mode 'overwrite' would delete the messages of the topic under its subscriptions: write with "
+                "mode('append'), a stream with outputMode('append'); delete a topic with Admin.delete_topic"
+            )
+        return self._options()
 
     def _options(self) -> SourceOptions:
         return parse_options(self.options)

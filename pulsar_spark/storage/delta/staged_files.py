@@ -33,10 +33,10 @@ class StagedFile(NamedTuple):
 
 
 class StagedFolder:
-    """A folder of files for one commit; others are deleted with it."""
+    """A folder of files for one commit, *unique* if given by name; other files are deleted with it."""
 
-    def __init__(self, table: AnyPath):
-        self._store, unique = store_of(table), uuid.uuid4().hex
+    def __init__(self, table: AnyPath, unique: str | None = None):
+        self._store, unique = store_of(table), unique or uuid.uuid4().hex
         self._taken: set[AnyPath] = set()
         self._within = "" if self._store.is_local else f"{STAGED_WITHIN}{unique}/"
         self.path: AnyPath = staging_folder(table) / unique if self._store.is_local else table / self._within

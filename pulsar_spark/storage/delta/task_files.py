@@ -32,24 +32,30 @@ def write_task_files(rows: DataFrame, folder: AnyPath, partition_by: Sequence[st
 def _write_into(folder: str, partition_by: Sequence[str], how: ByTasks) -> Callable:
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files: dict[str, _File] = {}
-        with ExitStack() as opened:
-            for batch in batches:
-                table = pa.table(batch.columns, names=batch.schema.names)
-                for name, value in how.constants.items():
-                    table = table.append_column(name, pa.repeat(value, batch.num_rows))
-                for place, rows in _by_place(table, *partition_by):
-                    if place not in files:
-                        group_bytes = ROW_GROUP_BYTES // how.at_once
-                        files[place] = _File(path_of(folder), place, rows.schema, group_bytes, opened)
-                    files[place].add(rows)
-            for file in files.values():
-                file.flush()
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([file.name for file in files.values()], pa.string())], schema=_FILES_SCHEMA
-        )
+        names = write_batches(batches, folder, partition_by, how)
+        yield pa.RecordBatch.from_arrays([pa.array(names, pa.string())], schema=_FILES_SCHEMA)
 
     return write
+
+
+def write_batches(
+    batches: Iterable[pa.RecordBatch], folder: str, partition_by: Sequence[str], how: ByTasks
+) -> list[str]:
+    """Write the rows of one task into *folder*, a file per partition value; the files' names."""
+    files: dict[str, _File] = {}
+    with ExitStack() as opened:
+        for batch in batches:
+            table = pa.table(batch.columns, names=batch.schema.names)
+            for name, value in how.constants.items():
+                table = table.append_column(name, pa.repeat(value, batch.num_rows))
+            for place, rows in _by_place(table, *partition_by):
+                if place not in files:
+                    group_bytes = ROW_GROUP_BYTES // how.at_once
+                    files[place] = _File(path_of(folder), place, rows.schema, group_bytes, opened)
+                files[place].add(rows)
+        for file in files.values():
+            file.flush()
+    return [file.name for file in files.values()]
 
 
 def _by_place(rows: pa.Table, partition: str | None = None) -> Iterator[tuple[str, pa.Table]]:
