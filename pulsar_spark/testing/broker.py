@@ -38,7 +38,7 @@ class Broker(PlainBroker):
     def __init__(self, root: str | os.PathLike, *, clock: Clock | None = None, **options: Any):
         super().__init__(root, on_round=self._note_redeliveries, **options)
         if clock is not None:
-            self._stream = cast(Stream, EventStream(self._batches, self._stopping, self._fail, clock))
+            self._stream = cast(Stream, EventStream(self._batches, self._run_rounds, self._stopping, self._fail, clock))
         self.service_url = f"delta:{self.layout.root}"
         self._clock = clock
         self._redeliveries: Counter[tuple[str, str, int, int]] = Counter()

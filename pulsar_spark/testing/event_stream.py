@@ -13,20 +13,24 @@ SELDOM_SECONDS = 1.0
 
 
 class EventStream(PlainStream):
-    """*fail* gets what ends it."""
+    """*run_rounds* runs all that are due; *fail* gets what ends it."""
 
     def __init__(
-        self, batches: MicroBatches, stopping: threading.Event, fail: Callable[[BaseException], None], clock: Clock
+        self,
+        batches: MicroBatches,
+        run_rounds: Callable[[], None],
+        stopping: threading.Event,
+        fail: Callable[[BaseException], None],
+        clock: Clock,
     ):
         super().__init__(batches.run, stopping)
-        self._batches, self._fail, self._clock = batches, fail, clock
+        self._batches, self._run_rounds, self._fail, self._clock = batches, run_rounds, fail, clock
         self._events: FolderEvents | None = None
 
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                if self._batches._run_if_due():
-                    continue
+                self._run_rounds()
                 if self._events is None:
                     self._stopping.wait(LOOK_SECONDS)
                 else:

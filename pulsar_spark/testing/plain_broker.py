@@ -109,7 +109,7 @@ class PlainBroker(runner.Broker):
     def asked(self, *kinds: str) -> list[Request]:
         """The requests of these kinds that are committed now, when rounds have taken them in."""
         latest = self.requests_version()
-        while self.rounds.bundle.requests_version < latest and not self._stopping.is_set():
+        while self.rounds.bundle.requests_version < latest and not (self._is_paused or self._stopping.is_set()):
             if not self._batches._run_if_due():
                 self._stopping.wait(LOOK_SECONDS)
         return [each for each in self.requests() if each.kind in kinds and (each.requests_version or 0) <= latest]
@@ -172,12 +172,14 @@ class PlainBroker(runner.Broker):
         return self.requests_version(), self.rounds.bundle.round
 
     def _run_rounds(self) -> None:
+        """Run rounds until one that time alone was the reason for has no effect: a topic's new folder counts as changed
+        for a while."""
         with self._batches.lock:
             while not self._stopping.is_set() and (moved := self._batches.look()):
                 before = self.rounds.bundle.round
                 self._batches._run_patiently()
                 if self.rounds.bundle.round == before and all(each.log == CLOCK for each in moved):
-                    return  # a topic's folder counts as changed for a while
+                    return
 
 
 def exchange(channel: Channel) -> None:
