@@ -32,6 +32,7 @@ _PLAIN = re.compile(r"[a-z0-9-]")
 _ESCAPE = re.compile(r"__|_([0-9a-f]{2})")
 
 
+@lru_cache(maxsize=1 << 16)
 def encode_name(name: str, *, most: int = MAX_FILE_NAME) -> str:
     """One path segment for *name*; :class:`InvalidTopicName` if too long, with the excess over *most*.
 
@@ -98,11 +99,18 @@ def parse_service_url(url: str, logger: logging.Logger | None = None) -> str:
         raise InvalidUrl(f"service URL {without_password(url)[:80]!r}: {refused}; {advice}") from refused
 
 
+@lru_cache(maxsize=1000)
+def _namespace(root: AnyPath, tenant: str, namespace: str) -> AnyPath:
+    """Cached, because each round looks at the folders of all namespaces."""
+    return root / encode_name(tenant) / encode_name(namespace)
+
+
 class Layout:
     def __init__(self, root: StrPath, bundle: str = DEFAULT_BUNDLE):
         self.root = parse_root(root)
         self.store = store_of(self.root)
         self.bundle = bundle
+        self._bundle_folder = self.root / BUNDLES / bundle
 
     def topic(self, topic: TopicName) -> AnyPath:
         return self.namespace(topic.tenant, topic.namespace) / encode_name(topic.local_name, most=MAX_TABLE_NAME)
@@ -114,7 +122,7 @@ class Layout:
             raise _too_long(topic.local_name, encoded, MAX_TABLE_NAME)
 
     def namespace(self, tenant: str, namespace: str) -> AnyPath:
-        return self.root / encode_name(tenant) / encode_name(namespace)
+        return _namespace(self.root, tenant, namespace)
 
     def has_namespace(self, tenant: str, namespace: str) -> bool:
         """Does the namespace exist? The default one always does."""
@@ -124,7 +132,7 @@ class Layout:
         self.store.make_folder(self.namespace(tenant, namespace))
 
     def bundle_folder(self) -> AnyPath:
-        return self.root / BUNDLES / self.bundle
+        return self._bundle_folder
 
     def broker_table(self, table: str) -> AnyPath:
         """Path of ``requests``, ``cursor_ledger`` or another table of the bundle."""

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable
 
-from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store import local_store
 
@@ -59,7 +58,7 @@ class TopicFolders:
         self._stamps = {folder: stamp for folder, stamp in self._stamps.items() if folder in every} | found
 
     def _folder(self, tenant: str, namespace: str) -> str:
-        return str(self._layout.topic(TopicName(tenant, namespace, "t")).parent)
+        return str(self._layout.namespace(tenant, namespace))
 
 
 LIST_SECONDS, CALLS = 10.0, 10
