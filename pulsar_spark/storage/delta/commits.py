@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 
 from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.delta.actions import ENGINE
@@ -18,6 +18,7 @@ from pulsar_spark.storage.delta.checkpoints import is_due, start_checkpoint
 from pulsar_spark.storage.delta.data_files import remove_files, sync_files
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.reader_rows import EVERYBODY, STATED, Readers
+from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.store.faults import UnclearWrite
 from pulsar_spark.storage.store.object_path import Lock
@@ -25,6 +26,7 @@ from pulsar_spark.storage.store.store import AnyPath, store_of
 from pulsar_spark.storage.topics.announcements import announce
 
 WRITER_VERSION = 4
+_SYNCS_AT_ONCE = 16
 
 
 def commit(
@@ -85,10 +87,17 @@ def _sync(table: AnyPath, adds: Sequence[dict], fresh: AnyPath) -> None:
     if not adds:
         sync_file(fresh)
         return
-    with ThreadPoolExecutor(1, "sync") as pool:
-        of_files = pool.submit(sync_files, table, adds)
+    of_files = _syncs(forks.generation).submit(sync_files, table, adds)
+    try:
         sync_file(fresh)
+    finally:
         of_files.result()
+
+
+@lru_cache(maxsize=1)
+def _syncs(forks_before: int) -> ThreadPoolExecutor:
+    """The threads of this process that sync data files: a new one for each commit would cost as much as the rest."""
+    return ThreadPoolExecutor(_SYNCS_AT_ONCE, "sync")
 
 
 def commit_text(

@@ -15,6 +15,7 @@ from filelock import FileLock
 
 from pulsar_spark.storage.store.object_path import Decide, Lock, Stat
 
+_BUFFER_BYTES = 1 << 14
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _checked: set[str] = set()
 is_local, is_lent = True, False
@@ -155,8 +156,8 @@ def read_small(name: str | os.PathLike, most: int | None = None) -> bytes:
 
 @contextlib.contextmanager
 def create(name: str | os.PathLike) -> Iterator[pa.NativeFile]:
-    """Open a new file; a Parquet writer would not close its own if the disk is full."""
-    with pa.OSFile(str(name), "wb") as sink:
+    """Open a new file; a Parquet writer would not close its own if the disk is full, and writes every page by itself."""
+    with pa.OSFile(str(name), "wb") as file, pa.BufferedOutputStream(file, _BUFFER_BYTES) as sink:
         yield sink
 
 
