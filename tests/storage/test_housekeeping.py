@@ -590,7 +590,7 @@ def test_checkpoints_cost_in_proportion_to_the_commits_and_few_are_left(tmp_path
     [
         ('{"version": 1000, "size": 800}', True),
         ('{"version": 1000, "size": 801}', False),
-        ('{"version": 1000, "size": 9000, "sizeInBytes": 400000}', True),
+        ('{"version": 1000, "size": 9000, "sizeInBytes": 100000}', True),
         ('{"version": 1000, "size": 9000, "sizeInBytes": 9000000}', False),
         ('{"version": 1000, "size": 9000, "sizeInBytes": null}', False),
         ('{"version": 1000, "size": 9000, "sizeInBytes": "much"}', True),
