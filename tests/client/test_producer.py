@@ -38,6 +38,24 @@ def test_send_returns_the_id_of_the_message(lonely_client):
     )
 
 
+def test_a_commit_waits_for_the_callers_that_were_answered_but_not_for_long(lonely_client):
+    producer, sent = lonely_client.create_producer("t"), []
+    publisher = producer._publisher
+    producer.send(b"x")
+    eventually(lambda: publisher._expected == 1)
+    publisher._expected, publisher._expected_until = 2, time.monotonic() + 300
+    for payload in (b"a", b"b"):
+        producer.send_async(payload, lambda result, message_id: sent.append(str(message_id)))
+    eventually(lambda: sent == ["(2,0,-1,-1)", "(2,1,-1,-1)"])
+    eventually(lambda: publisher._expected == 0)  # nobody waits for what is sent with a callback
+    publisher._expected, publisher._expected_until = 2, time.monotonic() + 0.05
+    assert producer.send(b"y").ledger_id() == 3, "the other one did not come"
+    publisher._expected, publisher._expected_until = 2, time.monotonic() + 300
+    producer.send_async(b"z", None)
+    producer.close()
+    assert TableLog(publisher._topic.path).latest() == 4, "nobody comes to a producer that is closing"
+
+
 def test_everything_sent_along_comes_back(lonely_client):
     producer = lonely_client.create_producer("t", producer_name="me")
     producer.send(b"x", properties={"p": "v"}, partition_key="k", ordering_key="o", event_timestamp=99, sequence_id=7)

@@ -1,5 +1,8 @@
 """Group commit: one thread per producer commits what arrived during its last commit.
 
+A caller that waits for its send usually sends again at once. So the thread waits for the messages of the callers it has
+just answered, at most half as long as the commit took. All threads of a program then share each commit.
+
 While an outcome is unclear, the same rows are written under the same publish id (see storage.delta.sure_append). A
 crash loses only messages whose callback was not called. If a callback raises, a new thread continues.
 """
@@ -16,7 +19,7 @@ import pyarrow as pa
 
 from pulsar_spark.client.sending.deduplication import Deduplication, Judged, ids_of
 from pulsar_spark.client.sending.publish_rows import Entry, Outgoing, publish_rows, unwritable_text
-from pulsar_spark.client.sending.send_outcomes import Done, answer
+from pulsar_spark.client.sending.send_outcomes import Answered, Done, answer
 from pulsar_spark.errors import (
     AlreadyClosed,
     InvalidMessage,
@@ -36,6 +39,7 @@ from pulsar_spark.storage.topics.topics import Topic
 MAX_COMMIT_MESSAGES = 100_000
 MAX_COMMIT_BYTES = 64 * 1024 * 1024
 _RETRY_SECONDS = 0.2
+_GATHERING_SHARE = 0.5
 Answer = tuple[Done | None, PulsarSparkError | None, MessageId | None]
 """A message's receiver, with its error or id."""
 
@@ -67,6 +71,8 @@ class Publisher(Worker):
         self._table = SureAppend(topic.path, "publish_id", check)
         self.grow(topic)
         self._under_way: list[Entry] = []
+        self._expected, self._expected_until = 0, float("-inf")
+        """How many entries probably come until then."""
         self._logger, self._is_logged = logger, False
         """Whether the absence of the root was logged."""
         self._start()
@@ -75,9 +81,11 @@ class Publisher(Worker):
         """Use the topic's present partitions."""
         self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
 
-    def put(self, entries: list[Entry]) -> None:
-        """Queue entries; the caller holds the condition and notifies."""
+    def put(self, entries: list[Entry]) -> bool:
+        """Queue entries; the caller holds the condition, and notifies if this returns True."""
+        is_first = not self._queue
         self._queue.extend(entries)
+        return is_first or len(self._queue) >= self._expected
 
     def abandon(self) -> None:
         """Fail the entries that are not being written, and end."""
@@ -98,10 +106,12 @@ class Publisher(Worker):
         try:
             self._call_back()
             while (entries := self._wait_for_entries()) is not None:
-                self._under_way = entries
+                self._under_way, began = entries, time.monotonic()
                 self._publish(entries)
-                self._under_way = []
-                self._call_back()
+                self._under_way, took = [], time.monotonic() - began
+                queued = len(self._queue)
+                self._expected = queued + self._call_back()
+                self._expected_until = time.monotonic() + took * _GATHERING_SHARE
             is_done = True
         finally:
             if not is_done:
@@ -117,13 +127,17 @@ class Publisher(Worker):
     def _wait_for_entries(self) -> list[Entry] | None:
         with self._condition:
             while True:
-                ready, wake_at = self._due(time.monotonic())
+                now = time.monotonic()
+                ready, wake_at = self._due(now)
                 self._queue.extend(ready)
-                if self._queue:
+                is_gathering = len(self._queue) < self._expected and now < self._expected_until
+                if self._queue and (self._is_stopping or not is_gathering):
                     return self._take()
                 if self._is_stopping:
                     return None
-                self._condition.wait(None if wake_at is None else max(0.0, wake_at - time.monotonic()))
+                if self._queue:
+                    wake_at = min(wake_at or self._expected_until, self._expected_until)
+                self._condition.wait(None if wake_at is None else max(0.0, wake_at - now))
 
     def _take(self) -> list[Entry]:
         taken: list[Entry] = []
@@ -255,17 +269,20 @@ class Publisher(Worker):
         self._callbacks.append((message.done, error, None) for message in messages)
         self._settled(messages, False)
 
-    def _call_back(self) -> None:
-        callbacks, called = self._callbacks, 0
+    def _call_back(self) -> int:
+        """Pass on all outcomes; the number of those that somebody waited for."""
+        callbacks, called, waited = self._callbacks, 0, 0
         try:
             while callbacks:
                 for done, error, message_id in callbacks[0]:
                     called += 1
                     if done is not None:
                         answer(done, error, message_id)
+                        waited += isinstance(done, Answered)
                 callbacks.popleft()
         finally:
             self._answered(called)
+        return waited
 
 
 def _size(message: Outgoing) -> int:

@@ -224,9 +224,7 @@ class Sending:
         self._pending += 1
         self._sent += 1
         closed = self._batches.add(partition, message, is_flush, now)
-        if closed:
-            self._publisher.put(closed)
-        if closed or self._batches.is_waiting:
+        if closed and self._publisher.put(closed) or self._batches.is_waiting:
             self._condition.notify_all()
 
     def _close_batches(self) -> None:

@@ -156,7 +156,7 @@ def read_small(name: str | os.PathLike, most: int | None = None) -> bytes:
 
 @contextlib.contextmanager
 def create(name: str | os.PathLike) -> Iterator[pa.NativeFile]:
-    """Open a new file; a Parquet writer would not close its own if the disk is full, and writes every page by itself."""
+    """Open a new file; a Parquet writer would not close its own if the disk is full. Small writes are gathered."""
     with pa.OSFile(str(name), "wb") as file, pa.BufferedOutputStream(file, _BUFFER_BYTES) as sink:
         yield sink
 
