@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 from pulsar_spark.protocol.chunks.chunking import MAX_MESSAGE_SIZE
 from pulsar_spark.storage.delta.actions import AddedFile, Commit
 from pulsar_spark.storage.delta.file_statistics import empty_columns, file_statistics, statistics
-from pulsar_spark.storage.delta.reader_rows import STATED, stated_columns, table_of
+from pulsar_spark.storage.delta.reader_rows import STATED, few_columns, stated_columns, table_of
 from pulsar_spark.storage.delta.staged_files import StagedFile
 from pulsar_spark.storage.ledgers.packed_columns import null_column
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder
+from pulsar_spark.storage.store.plain_parquet import plain_parquet
 from pulsar_spark.storage.store.store import AnyPath, StrPath, store_of
 
 ROW_GROUP_ROWS = 1 << 17
@@ -135,8 +136,14 @@ def _sync_folders_of(table: AnyPath, adds: list[dict]) -> None:
 def _write_file(table: AnyPath, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
     path, columns = named["path"], zip(rows.column_names, rows.columns)
     written = rows.select([name for name, column in columns if column.null_count < rows.num_rows] or rows.column_names)
-    _write_parts(f"{table}/{path}", written.schema, small_enough(written))
-    return _add(table, path, values, statistics(rows)) | {STATED: stated_columns(written)}
+    few, file = few_columns(written), f"{table}/{path}"
+    content = plain_parquet(written.schema, few) if few else None
+    if content is None:
+        _write_parts(file, written.schema, small_enough(written))
+    else:
+        with store_of(file).create(file) as sink:
+            sink.write(content)
+    return _add(table, path, values, statistics(rows, few)) | {STATED: stated_columns(written.schema, few)}
 
 
 def write_parts(table: AnyPath, path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:

@@ -2,7 +2,9 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,14 +13,14 @@ import pyarrow.parquet as pq
 from pulsar_spark.protocol.delays.instants import FIRST_MICROS, LAST_MICROS, from_micros, to_micros
 from pulsar_spark.table_specs import MESSAGE_KEYS
 
-_STATISTICS_TEXT, _FEW_ROWS = 256, 16
+_STATISTICS_TEXT = 256
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
 _LAST = LAST_MICROS - 999
 """The last instant that statistics can round up."""
 
 
-def statistics(rows: pa.Table) -> dict:
-    """Row count, null counts and bounds (of numbers, instants, texts) of *rows*.
+def statistics(rows: pa.Table, few: Mapping[str, list] = MappingProxyType({})) -> dict:
+    """Row count, null counts and bounds (of numbers, instants, texts) of *rows*; *few* has the values of few rows.
 
     Bounds of instants and long texts are rounded outwards. ``deltalake`` skips files with null counts but no bounds, so
     every text column has bounds.
@@ -31,7 +33,11 @@ def statistics(rows: pa.Table) -> dict:
         nulls[name] = column.null_count
         is_instant = pa.types.is_timestamp(kind)
         if nulls[name] < rows.num_rows and (is_instant or pa.types.is_integer(kind) or pa.types.is_string(kind)):
-            low, high = _least_and_greatest(_micros(column) if is_instant else column)
+            if name in few:
+                values = [value for value in few[name] if value is not None]
+                low, high = min(values), max(values)
+            else:
+                low, high = pc.min_max(_micros(column) if is_instant else column).as_py().values()
             low, high = (_datetime(low), _datetime(high)) if is_instant else (low, high)
             least[name], greatest[name] = _at_most(low), _at_least(high)
     return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
@@ -39,14 +45,6 @@ def statistics(rows: pa.Table) -> dict:
 
 def _micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return (column if column.type == _MICROSECONDS else column.cast(_MICROSECONDS)).cast(pa.int64())
-
-
-def _least_and_greatest(column: pa.ChunkedArray) -> tuple:
-    """Its bounds without nulls; for few rows Python is quicker than Arrow."""
-    if len(column) > _FEW_ROWS:
-        return tuple(pc.min_max(column).as_py().values())
-    values = [value for value in column.to_pylist() if value is not None]
-    return min(values), max(values)
 
 
 def footer_schema(footer: pq.FileMetaData) -> pq.ParquetSchema:

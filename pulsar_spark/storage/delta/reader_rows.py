@@ -42,7 +42,9 @@ def objects_of(rows: pa.Table) -> list[dict[str, Any]] | None:
     columns = {name: column for name, column in zip(rows.column_names, rows.columns) if column.null_count < len(column)}
     if sum(column.nbytes for column in columns.values()) > MOST_BYTES:
         return None
-    values = zip(*map(_values, columns.values())) if columns else [()] * rows.num_rows
+    values = (
+        zip(*(_values(each.type, plain_values(each)) for each in columns.values())) if columns else [()] * rows.num_rows
+    )
     return [{name: value for name, value in zip(columns, row) if value is not None} for row in values]
 
 
@@ -56,12 +58,18 @@ def rows_from(objects: Iterable[dict[str, Any]], schema: pa.Schema) -> list[dict
     return rows
 
 
-def _values(column: pa.ChunkedArray) -> list:
+def plain_values(column: pa.ChunkedArray) -> list:
+    """Its values, instants as microseconds since 1970."""
     if pa.types.is_timestamp(column.type):
-        return column.cast(_MICROSECONDS).cast(pa.int64()).to_pylist()
-    if pa.types.is_binary(column.type):
-        return [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
+        column = (column if column.type == _MICROSECONDS else column.cast(_MICROSECONDS)).cast(pa.int64())
     return column.to_pylist()
+
+
+def _values(kind: pa.DataType, values: list) -> list:
+    """Plain values as JSON has them."""
+    if pa.types.is_binary(kind):
+        return [None if value is None else base64.b64encode(value).decode() for value in values]
+    return values
 
 
 def _unpack_of(kind: pa.DataType) -> Callable[[Any], Any] | None:
@@ -70,13 +78,18 @@ def _unpack_of(kind: pa.DataType) -> Callable[[Any], Any] | None:
     return base64.b64decode if pa.types.is_binary(kind) else None
 
 
-def stated_columns(rows: pa.Table) -> dict[str, list] | None:
-    """The columns of *rows* for a commit; None if they are too large or of types that JSON lacks."""
+def few_columns(rows: pa.Table) -> dict[str, list]:
+    """The plain values of *rows* that are few and small enough for a commit, else none."""
     if not 0 < rows.num_rows <= MOST_STATED or rows.nbytes > MOST_STATED_BYTES:
+        return {}
+    return {name: plain_values(column) for name, column in zip(rows.column_names, rows.columns)}
+
+
+def stated_columns(schema: pa.Schema, few: Mapping[str, list]) -> dict[str, list] | None:
+    """The columns *few* for a commit; None if there are none, or one of a type that JSON lacks."""
+    if not few or any(pa.types.is_nested(kind) and not _is_plain(kind) for kind in schema.types):
         return None
-    if any(pa.types.is_nested(kind) and not _is_plain(kind) for kind in rows.schema.types):
-        return None
-    return {name: _values(column) for name, column in zip(rows.column_names, rows.columns)}
+    return {name: _values(kind, few[name]) for name, kind in zip(schema.names, schema.types)}
 
 
 def _is_plain(kind: pa.DataType) -> bool:
