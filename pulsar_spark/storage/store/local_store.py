@@ -240,15 +240,16 @@ def change(
 
 
 def put_in_first_free(
-    paths: Iterable[Path], content: str, folder: Path, lock: Lock, ready: Callable[[Path], None] | None = None
+    paths: Iterable[Path], content: str, folder: Path, lock: Lock, ready: Callable[[str], None] | None = None
 ) -> Path | None:
     """Put *content* at the first free one of *paths*, drawn one by one, all in *folder*; None if none is free.
 
     First *ready* is called with the new file; the link is made inside *lock*. After an error nothing was put.
     """
-    fresh = folder / f".{uuid.uuid4().hex}.tmp"
+    fresh = f"{folder}/.{uuid.uuid4().hex}.tmp"
     try:
-        fresh.write_text(content)
+        with open(fresh, "wb") as opened:
+            opened.write(content.encode())
         if ready is not None:
             ready(fresh)
         for path in paths:
@@ -257,10 +258,10 @@ def put_in_first_free(
         return None
     finally:
         with contextlib.suppress(OSError):  # a leftover does no harm: the outcome is decided
-            fresh.unlink()
+            os.unlink(fresh)
 
 
-def _is_put(fresh: Path, path: Path, lock: Lock) -> bool:
+def _is_put(fresh: str, path: Path, lock: Lock) -> bool:
     """Link the file; False if the place is taken. On network file systems a link may exist in spite of an error."""
     try:
         with lock():
@@ -274,8 +275,8 @@ def _is_put(fresh: Path, path: Path, lock: Lock) -> bool:
         return True
 
 
-def _is_linked(fresh: Path) -> bool:
+def _is_linked(fresh: str) -> bool:
     try:
-        return fresh.stat().st_nlink > 1
+        return os.stat(fresh).st_nlink > 1
     except FileNotFoundError:  # the table was deleted with it
         return False
