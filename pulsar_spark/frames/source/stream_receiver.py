@@ -72,14 +72,16 @@ class StreamReceiver:
             self._changed.notify_all()
 
     def join(self, *, is_anew: bool = False) -> Joined:
-        """Subscribe; nothing comes yet. Deliveries of earlier rounds are dropped, perhaps of another process's life."""
+        """Subscribe, after a close if *is_anew*; nothing comes yet. What came before is dropped: deliveries of earlier
+        rounds, perhaps to the process before, and the news of the close."""
         join = self.connection.join_anew if is_anew else self.connection.join
         joined = join(with_permits=False)
         self.lost, self.since, self._permits = None, joined.round, Counter()
         with self._changed:
             events, self._events = self._events, deque()
             for membership, event in events:
-                if not isinstance(event, Delivery) or event.round >= joined.round:
+                is_before = event.round < joined.round if isinstance(event, Delivery) else is_anew
+                if not is_before:
                     self._events.append((membership, event))
         return joined
 
@@ -105,7 +107,7 @@ class StreamReceiver:
         self.take_in()
         if self.lost is not None:
             log.warning("%s lost its messages (%s)", self.connection, self.lost.text or "the cursor was moved")
-            self.join(is_anew=True)
+            self.join()
         self.partitions = self.connection.follow_partitions(with_permits=False)
         waiting = messages_by_partition(range_ for each in self.waiting for range_ in each.ranges)
         share, wanted = max(1, most // len(self.partitions)), {}
