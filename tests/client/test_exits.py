@@ -170,3 +170,20 @@ def test_what_is_pending_at_the_end_is_published(broker, service_url):
     print([int(reader.read_next(60_000).data()) for _ in range(50)] == list(range(50)))
     """
     assert run(source, service_url) == (0, ["True"], "")
+
+
+def test_what_is_acknowledged_in_the_last_line_is_acknowledged(broker, service_url, client):
+    producer = client.create_producer("t", batching_enabled=True)
+    for _ in range(50):
+        producer.send_async(b"x", None)
+    producer.flush()
+    source = """
+    client = pulsar.Client(url)
+    consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
+    for message in [consumer.receive(60_000) for _ in range(50)]:
+        consumer.acknowledge(message)
+    """
+    assert run(source, service_url) == (0, [], "")
+    consumer = client.subscribe("t", "s")
+    producer.send(b"the next")
+    assert consumer.receive(60_000).data() == b"the next"

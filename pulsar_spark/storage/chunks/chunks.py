@@ -3,7 +3,6 @@
 import io
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from pulsar_spark.protocol.acknowledgement.positions import Positions, ranges_of
 from pulsar_spark.protocol.chunks.chunking import parts_of, wrong_size
 from pulsar_spark.storage.chunks.chunk_rows import SpansOf, read_chunks
 from pulsar_spark.storage.entries.entries import EntryReader
+from pulsar_spark.storage.processes.threads import Threads
 from pulsar_spark.storage.store.store import AnyPath
 
 _PAYLOAD, _SIZE = "payload", "total_chunk_msg_size"
@@ -172,7 +172,7 @@ class ChunkedMessages(NamedTuple):
             yield from () if rows is None else (rows,)
             yield from blocks  # none, but an error if chunks are lost
             return
-        with ThreadPoolExecutor(1) as pool:
+        with Threads(1) as pool:
             while rows is not None:
                 following = pool.submit(next, blocks, None)
                 yield rows

@@ -9,7 +9,6 @@ import json
 import time
 import uuid
 from collections.abc import Generator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 
 from pulsar_spark.storage.clock import now_micros
@@ -19,6 +18,7 @@ from pulsar_spark.storage.delta.data_files import remove_files, sync_files
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.reader_rows import EVERYBODY, STATED, Readers
 from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.processes.threads import Threads
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.store.faults import UnclearWrite
 from pulsar_spark.storage.store.object_path import Lock
@@ -95,9 +95,9 @@ def _sync(table: AnyPath, adds: Sequence[dict], fresh: AnyPath) -> None:
 
 
 @lru_cache(maxsize=1)
-def _syncs(forks_before: int) -> ThreadPoolExecutor:
+def _syncs(forks_before: int) -> Threads:
     """The threads of this process that sync data files: a new one for each commit would cost as much as the rest."""
-    return ThreadPoolExecutor(_SYNCS_AT_ONCE, "sync")
+    return Threads(_SYNCS_AT_ONCE, "sync")
 
 
 def commit_text(

@@ -6,7 +6,6 @@ import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -21,6 +20,7 @@ from pulsar_spark.storage.delta.file_statistics import empty_columns, file_stati
 from pulsar_spark.storage.delta.reader_rows import STATED, few_columns, stated_columns, table_of
 from pulsar_spark.storage.delta.staged_files import StagedFile
 from pulsar_spark.storage.ledgers.packed_columns import null_column
+from pulsar_spark.storage.processes.threads import Threads
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.store.plain_parquet import plain_parquet
 from pulsar_spark.storage.store.store import AnyPath, StrPath, store_of
@@ -66,7 +66,7 @@ def spark_writer_options(largest: int | None = None) -> dict[str, str]:
 def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:
     """Move staged files into the table, durably if the root is, and dated now; their ``add`` actions."""
     if is_durable(table):
-        with ThreadPoolExecutor(max(1, min(len(staged), _SYNCS_AT_ONCE))) as pool:
+        with Threads(max(1, min(len(staged), _SYNCS_AT_ONCE))) as pool:
             list(pool.map(sync_file, [file.source for file in staged]))
     adds: list[dict] = []
     with removing(table, adds):
@@ -93,7 +93,7 @@ def write_files(table: AnyPath, rows: pa.Table, is_partitioned: bool) -> list[di
     with removing(table, [named for named, _, _ in pieces]):
         if rows.num_rows <= _FILE_ROWS:
             return [_write_file(table, *piece) for piece in pieces]
-        with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+        with Threads(_FILES_AT_ONCE) as pool:
             return list(pool.map(lambda piece: _write_file(table, *piece), pieces))
 
 

@@ -6,7 +6,7 @@ its commit in place.
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from pulsar_spark.storage.delta.reader_rows import EVERYBODY, Readers
 from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.staged_files import StagedFile
 from pulsar_spark.storage.delta.table_lock import shared_lock, turn
+from pulsar_spark.storage.processes.threads import Threads
 from pulsar_spark.storage.store.store import AnyPath, StrPath, path_of
 
 Rows: TypeAlias = "pa.Table | Sequence[StagedFile]"
@@ -99,7 +100,7 @@ class AppendTable:
     @contextlib.contextmanager
     def writing(self, rows: pa.Table) -> Iterator[Future[list[dict]]]:
         """Write the files of *rows*, for :meth:`append_fenced`, while the block runs; none is left if it fails."""
-        with ThreadPoolExecutor(1) as pool:
+        with Threads(1) as pool:
             files = pool.submit(self._written, rows)
             try:
                 yield files

@@ -4,7 +4,6 @@ A run names its file. If rows were removed or rewritten, or the file is gone, th
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import groupby, islice
 from operator import itemgetter
@@ -38,6 +37,7 @@ from pulsar_spark.storage.entries.topic_files import (
     raise_unless_damage,
     read_where,
 )
+from pulsar_spark.storage.processes.threads import Threads
 from pulsar_spark.storage.store.store import StrPath, store_of
 from pulsar_spark.table_specs import MESSAGES
 
@@ -336,7 +336,7 @@ def _from_files(table: StrPath, runs: Sequence[Run], columns: Sequence[str], as_
     if len(runs) < 2:
         yield from map(read, runs)
         return
-    with ThreadPoolExecutor(_AT_ONCE, "slices") as pool:
+    with Threads(_AT_ONCE, "slices") as pool:
         yield from pool.map(read, runs)
 
 

@@ -5,7 +5,6 @@ Equal least and greatest values are the value of all rows, in commits of this pa
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from itertools import groupby
 from typing import TypeVar
@@ -17,6 +16,7 @@ from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delta.actions import AddedFile
 from pulsar_spark.storage.delta.file_statistics import instant_of, is_beyond_calendar
 from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.processes.threads import Threads
 from pulsar_spark.storage.store.store import StrPath, store_of
 from pulsar_spark.table_specs import MESSAGES
 
@@ -57,7 +57,7 @@ def in_turn(table: StrPath, read: Callable[[T], R], items: Sequence[T]) -> Itera
     if store_of(table).is_local or len(items) < 2:
         yield from map(read, items)
         return
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with Threads(AT_ONCE) as pool:
         yield from pool.map(read, items)
 
 

@@ -7,7 +7,6 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.processes.threads import Threads
 from pulsar_spark.storage.store.object_path import ObjectPath
 from pulsar_spark.storage.store.store_bucket import open_bucket
 from pulsar_spark.storage.store.store_kinds import kind_of
@@ -149,7 +149,7 @@ class StoreCalls:
                 self._seen_until.pop(key, None)
         calls = [keys[first : first + most] for first in range(0, len(keys), most)]
         if len(calls) > 1:
-            with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
+            with Threads(CALLS_AT_ONCE) as pool:
                 list(pool.map(self._remove, calls))
         elif calls:
             self._remove(calls[0])

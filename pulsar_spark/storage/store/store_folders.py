@@ -1,9 +1,9 @@
 """Folders of an object store: the names in and below them, and operations on all of them."""
 
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from pulsar_spark.storage.processes.threads import Threads
 from pulsar_spark.storage.store.object_path import ObjectPath, Stat
 from pulsar_spark.storage.store.store_calls import CALLS_AT_ONCE, StoreCalls, missing
 
@@ -73,7 +73,7 @@ class StoreFolders(StoreCalls):
 
     def clone_folder(self, folder: ObjectPath, clone: ObjectPath) -> None:
         """Copy a folder within the store. Commits are listed first, so none lacks its files."""
-        with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
+        with Threads(CALLS_AT_ONCE) as pool:
             list(pool.map(lambda name: self.link(folder / name, clone / name), self.below(folder)))
 
     def remove_folder(self, folder: ObjectPath, but: Collection[ObjectPath] = ()) -> None:
