@@ -12,7 +12,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import BundleLease
 
-PATIENCE_MS = 120_000
+PATIENCE_MS = 600_000
 
 
 class BrokerProcess:
@@ -31,7 +31,7 @@ class BrokerProcess:
         """Signal the process and its JVM together, as a service manager does; the exit code."""
         os.killpg(self.process.pid, number)
         self.log.close()
-        return self.process.wait(timeout=90)
+        return self.process.wait(timeout=PATIENCE_MS // 1000)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.java
 MESSAGES = 5
+START_SECONDS = 600
 SPARKS_OWN = ("WARN", "Setting", "To adjust", "Using", "WARNING: ", "resolving ")
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ def serves(path) -> bool:
 
 def test_a_broker_and_its_jvm_told_to_stop_together_end_without_a_traceback(root, started, tmp_path):
     broker = started(root, "log")
-    eventually(lambda: serves(tmp_path / "log"), 120)
+    eventually(lambda: serves(tmp_path / "log"), START_SECONDS)
     client = pulsar.Client(f"delta:{root}")
     producer = client.create_producer("t")
     consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
@@ -73,12 +74,12 @@ def test_a_broker_and_its_jvm_told_to_stop_together_end_without_a_traceback(root
 def test_a_broker_that_slept_while_another_took_over_ends_with_one_line(root, started, tmp_path, caplog, with_jvm):
     """The other one is of this process, and plans without Spark."""
     first = started(root, "first")
-    eventually(lambda: serves(tmp_path / "first"), 120)
+    eventually(lambda: serves(tmp_path / "first"), START_SECONDS)
     sleep = os.killpg if with_jvm else os.kill
     sleep(first.process.pid, signal.SIGSTOP)
     with caplog.at_level(logging.INFO, "pulsar_spark.broker"), PlainBroker(root) as second:
         sleep(first.process.pid, signal.SIGCONT)
-        assert first.process.wait(60) == 1
+        assert first.process.wait(START_SECONDS) == 1
         assert BundleLease(Layout(root), "test").holder().broker_id == second.broker_id and second.failure is None
     lines = said(tmp_path / "first")
     assert lines[-1].startswith("BrokerFenced: another broker"), lines
@@ -90,7 +91,7 @@ def test_a_broker_that_slept_while_another_took_over_ends_with_one_line(root, st
 
 def test_folders_that_go_while_it_serves_are_made_again(root, started, tmp_path):
     broker = started(root, "log")
-    eventually(lambda: serves(tmp_path / "log"), 120)
+    eventually(lambda: serves(tmp_path / "log"), START_SECONDS)
     client = pulsar.Client(f"delta:{root}")
     producer = client.create_producer("t")
     consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
@@ -130,9 +131,9 @@ def small_disk(tmp_path):
 def test_a_disk_that_is_full_or_read_only_for_a_while_loses_nothing(small_disk, started, tmp_path, fault):
     root = small_disk / "root"
     broker = started(root, "log")
-    eventually(lambda: serves(tmp_path / "log"), 120)
-    client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=120)
-    producer = client.create_producer("t", send_timeout_millis=60_000)
+    eventually(lambda: serves(tmp_path / "log"), START_SECONDS)
+    client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=START_SECONDS)
+    producer = client.create_producer("t", send_timeout_millis=PATIENCE_MS)
     consumer = client.subscribe(
         "t", "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
     )

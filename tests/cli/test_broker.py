@@ -65,7 +65,7 @@ def shell(tmp_path_factory):
 
 
 def test_the_first_request_waits_for_the_broker_to_come_up(shell):
-    shell.run("subscriptions", "create", "orders", "-s", "billing", "--position", "earliest", "--timeout", "120")
+    shell.run("subscriptions", "create", "orders", "-s", "billing", "--position", "earliest", "--timeout", "600")
     assert shell.json("subscriptions", "list", "orders") == [["billing"]]
 
 

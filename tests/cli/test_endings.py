@@ -113,7 +113,7 @@ def test_a_consumer_that_is_told_to_end_closes_and_says_so(broker, number, count
     process = start(broker, "consume", "t", "-s", "s", "-n", count, "--position", "earliest")
     process.stdout.readline()
     os.killpg(process.pid, number)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == (0 if count == "0" else 128 + number)
     assert said == "1 messages, 1 bytes of payload\n"
     assert len(broker.asked("close")) >= 1, "the subscription is free for the next one"

@@ -21,7 +21,7 @@ from pulsar_spark.views.views import create_views
 from tests.support.waiting import eventually, receive_values
 
 MESSAGES, KEYS, CHUNKED = 600, 20, 3
-SECONDS = 120
+SECONDS = 600
 
 
 def numbered(spark: SparkSession, count: int) -> DataFrame:

@@ -16,7 +16,7 @@ from tests.client.test_names import ODD
 from tests.frames.sql_names import topic_table
 from tests.support.waiting import eventually
 
-WAIT = 120
+WAIT = 600
 NAMES = [
     ODD[what]
     for what in (

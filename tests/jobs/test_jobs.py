@@ -136,7 +136,7 @@ def test_from_files_through_a_topic_into_a_table(tmp_path, rows):
     ):
         try:
             lake = ("--root", str(root), "--topic", "orders", "--subscription", "lake", "--target", str(target))
-            assert eventually(lambda: b" serves " in log.read_bytes(), 120), log.read_text()
+            assert eventually(lambda: b" serves " in log.read_bytes(), 600), log.read_text()
             said = run("consume", *lake, "--available-now")
             assert any("(Exclusive); a new subscription starts at Earliest" in line for line in logs)
             assert " INFO " not in said
@@ -163,7 +163,7 @@ def end_a_service(log, *arguments):
             env={**ENVIRONMENT, "PYTHONPATH": str(PROJECT)},
             start_new_session=True,
         )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while " consumes (" not in log.read_text() and time.monotonic() < deadline and job.poll() is None:
         time.sleep(0.1)
     os.killpg(job.pid, signal.SIGTERM)

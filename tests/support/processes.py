@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.broker.mortal_broker import TABLES
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 300
 
 
 class Program:
