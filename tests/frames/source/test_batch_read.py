@@ -20,8 +20,8 @@ from tests.payloads.keys import key_pair
 
 
 @pytest.fixture
-def root(tmp_path):
-    return tmp_path / "root"
+def root(root_url):
+    return root_url
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ ALL = ReadAllAvailable()
 
 
 @pytest.fixture
-def root(tmp_path):
-    return tmp_path / "root"
+def root(root_url):
+    return root_url
 
 
 @pytest.fixture

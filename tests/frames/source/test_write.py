@@ -22,8 +22,8 @@ SOME = pa.table({"payload": ["a", "b", None], "key": ["k1", "k2", None]})
 
 
 @pytest.fixture
-def root(tmp_path):
-    return tmp_path / "root"
+def root(root_url):
+    return root_url
 
 
 def again(value):
