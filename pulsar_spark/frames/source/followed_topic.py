@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound
 from pulsar_spark.frames.source.options import SourceOptions
-from pulsar_spark.protocol.topics.topic_name import TopicName
+from pulsar_spark.protocol.topics.topic_name import TopicName, parse_topic_name
 from pulsar_spark.protocol.topics.topic_pattern import TopicPattern
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import check_opens
@@ -22,6 +22,8 @@ class FollowedTopic:
 
     def __init__(self, layout: Layout, name: TopicName | str):
         self._layout = layout
+        self.name = full_name(name)
+        """The full name that was given: of the topic, or of one partition."""
         self.topic, partitions = resolve_topic(layout, name)
         self._only = partitions if partitions != list(self.topic.partition_indexes) else None
         self._log, self._ledgers = TableLog(self.topic.path), FollowedLedgers(layout, self.topic)
@@ -43,18 +45,13 @@ class FollowedTopic:
     def _check_there(self) -> None:
         """Raise :class:`TopicNotFound` unless the topic is still the one that was found first."""
         try:
-            is_same, now = read_topic(self._layout, self.name).topic_id == self.topic.topic_id, " and created again"
+            found, again = read_topic(self._layout, self.topic.name).topic_id, " and created again"
         except TopicNotFound:
-            is_same, now = False, ""
-        if not is_same:
+            found, again = "", ""
+        if found != self.topic.topic_id:
             raise TopicNotFound(
-                f"topic {self.name!r} was deleted{now} while it was read: begin again, a stream with a new checkpoint"
+                f"topic {self.name!r} was deleted{again} while it was read: begin again, a stream with a new checkpoint"
             )
-
-    @property
-    def name(self) -> str:
-        """The full name of the topic, without a partition."""
-        return str(self.topic.name)
 
     @property
     def partitions(self) -> list[int]:
@@ -70,6 +67,10 @@ class FollowedTopic:
     def first_position(self, partition: int) -> int:
         """The first position that was not trimmed."""
         return self._ledgers.first_position(partition)
+
+
+def full_name(name: TopicName | str) -> str:
+    return str(name if isinstance(name, TopicName) else parse_topic_name(name))
 
 
 def topic_names(options: SourceOptions, layout: Layout) -> Iterator[TopicName | str]:

@@ -4,7 +4,9 @@ An offset has the id of each topic and the next position of each of its partitio
 later is read from its first message."""
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -20,20 +22,21 @@ from pyspark.sql.types import StructType
 
 from pulsar_spark.errors import MessagesTrimmed, TopicNotFound
 from pulsar_spark.frames.source.batch_reader import SliceReader
-from pulsar_spark.frames.source.followed_topic import FollowedTopic, topic_names
+from pulsar_spark.frames.source.followed_topic import FollowedTopic, full_name, topic_names
 from pulsar_spark.frames.source.message_slices import slices_of
 from pulsar_spark.frames.source.options import SourceOptions
 from pulsar_spark.frames.source.positions import Positions
 from pulsar_spark.frames.source.worker_errors import in_one_line
 from pulsar_spark.protocol.delays.instants import EPOCH
 from pulsar_spark.protocol.topics.numbering import Run
+from pulsar_spark.protocol.topics.topic_name import TopicName
 from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.layout import Layout
 
 _ID, _PARTITIONS = "topic_id", "partitions"
 Offset = dict[str, dict[str, Any]]
 Place = tuple[str, int]
-"""A topic's name and one of its partitions."""
+"""A topic's name, as :attr:`FollowedTopic.name`, and one of its partitions."""
 
 
 class TopicStream(SliceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -43,6 +46,7 @@ class TopicStream(SliceReader, DataSourceStreamReader, SupportsTriggerAvailableN
         super().__init__(schema, options)
         self._options = options
         self._topics: dict[str, FollowedTopic] = {}
+        self._discover_at = -math.inf
         self._target: dict[Place, int] | None = None
         """With Trigger.AvailableNow, the ends of the partitions when the query started."""
 
@@ -77,7 +81,8 @@ class TopicStream(SliceReader, DataSourceStreamReader, SupportsTriggerAvailableN
         self._look(start)
         begins, ends = self._positions(start), self._ends()
         if self._target is not None:
-            ends = {place: min(end, self._target.get(place, 0)) for place, end in ends.items()}
+            known = self._target.keys() | begins.keys()
+            ends = {place: min(end, self._target.get(place, 0)) for place, end in ends.items() if place in known}
         ends = {place: max(end, begins.get(place, 0)) for place, end in ends.items()}
         if isinstance(limit, ReadMaxRows):
             room = _Room(limit.max_rows, self._options.max_bytes_per_trigger)
@@ -111,16 +116,22 @@ class TopicStream(SliceReader, DataSourceStreamReader, SupportsTriggerAvailableN
         layout = Layout(self._options.root)
         for known in self._topics.values():
             known.look()
-        for name in (*topic_names(self._options, layout), *(offset or {})):
-            found = self._topics.get(str(name))
-            if found is None:
-                found = FollowedTopic(layout, name)
-            self._topics[found.name] = found
+        if time.monotonic() >= self._discover_at:
+            self._add(layout, topic_names(self._options, layout))
+            is_pattern = self._options.topics_pattern is not None
+            period = self._options.pattern_auto_discovery_period if is_pattern else math.inf
+            self._discover_at = time.monotonic() + period
+        self._add(layout, offset or {})
         for name, place in (offset or {}).items():
             if place[_ID] != self._topics[name].topic.topic_id:
                 raise TopicNotFound(
                     f"topic {name!r} was deleted and created again since the checkpoint: begin with a new checkpoint"
                 )
+
+    def _add(self, layout: Layout, names: Iterable[TopicName | str]) -> None:
+        for name in names:
+            if full_name(name) not in self._topics:
+                self._topics[full_name(name)] = FollowedTopic(layout, name)
 
     def _ends(self) -> dict[Place, int]:
         return {

@@ -58,13 +58,13 @@ class FollowedLedgers:
     def __init__(self, layout: Layout, topic: Topic):
         self._layout, self._topic, self._log = layout, topic, TableLog(topic.path)
         self.partitions: dict[int, PartitionLedgers] = {}
-        self.version = 0
+        self.version = -1
         self._publish_ids: set[str] = set()
         self._trimmed: dict[int, int] | None = None
 
     def follow(self, until: int) -> None:
         """Add the runs of later commits, up to version *until*; errors as of :func:`ledgers_until`."""
-        if not self.version or (self.version < until and not self._log.has(self.version + 1)):
+        if self.version < 0 or (self.version < until and not self._log.has(self.version + 1)):
             self._load(until)
         for commit in self._log.commits(self.version, until):
             ends = {partition: ledgers.end_position for partition, ledgers in self.partitions.items()}

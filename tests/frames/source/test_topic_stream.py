@@ -8,7 +8,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 import pulsar_spark as pulsar
 from pulsar_spark.errors import InvalidConfiguration, MessagesTrimmed, TopicNotFound
+from pulsar_spark.frames.source import topic_stream
+from pulsar_spark.frames.source.followed_topic import FollowedTopic
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import ledgers
+from pulsar_spark.storage.ledgers.ledgers import read_ledgers
 from pulsar_spark.storage.topics.partitions import raise_partitions
 from pulsar_spark.storage.topics.topics import create_topic, delete_topic
 from tests.frames.source.reading import read_slices, source, trim_before
@@ -131,12 +135,40 @@ def test_available_now_ends_at_what_was_there(root, client):
 
 def test_topics_and_partitions_that_are_added_are_read_from_their_first_message(root, client):
     create_topic(Layout(root), "t-parts", 1)
-    query = Query(root, topicsPattern="t-.*", startingPosition="latest")
+    query = Query(root, topicsPattern="t-.*", startingPosition="latest", patternAutoDiscoveryPeriod=0)
     assert query.micro_batch() == []
     send(client, "t-new", "a")
     raise_partitions(Layout(root), "t-parts", 2)
     client.create_producer("t-parts-partition-1").send(b"b")
     assert sorted(query.micro_batch()) == ["a", "b"] and query.micro_batch() == []
+
+
+def test_some_partitions_by_their_names(root, client):
+    create_topic(Layout(root), "parts", 3)
+    for index in range(3):
+        send(client, f"parts-partition-{index}", f"m{index}")
+    query = Query(root, topics="parts-partition-0,parts-partition-2")
+    assert sorted(query.micro_batch()) == ["m0", "m2"]
+    send(client, "parts-partition-2", "n2")
+    send(client, "parts-partition-1", "n1")
+    assert query.micro_batch() == ["n2"] and query.micro_batch() == []
+
+
+def test_a_topic_is_looked_up_once(root, client, monkeypatch):
+    """Spark asks for the latest offset all the time: what is known of a topic is followed, not read again."""
+    found = []
+    monkeypatch.setattr(topic_stream, "FollowedTopic", lambda *args: found.append(args) or FollowedTopic(*args))
+    monkeypatch.setattr(
+        ledgers, "read_ledgers", lambda *args, **more: loads.append(args) or read_ledgers(*args, **more)
+    )
+    loads: list = []
+    create_topic(Layout(root), "t")
+    query = Query(root, topic="t")
+    for _ in range(3):
+        query.micro_batch()
+    assert len(found) == 1 and len(loads) == 1
+    send(client, "t", "a")
+    assert query.micro_batch() == ["a"] and len(found) == 1 and len(loads) == 1
 
 
 def test_a_topic_that_is_deleted_is_named(root, client):
