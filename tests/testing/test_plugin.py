@@ -1,5 +1,6 @@
 """A project whose tests cannot use the plugin as its page says, or that pays for it without using it, is seen here."""
 
+import configparser
 import os
 import re
 import subprocess
@@ -9,13 +10,14 @@ import pytest
 
 from tests.docs.pages import SITE
 
+PLUGIN = "pulsar_spark.testing.plugin"
 PAGE = SITE / "how-to" / "test-your-consumer.md"
 HEAVY = ["deltalake", "numpy", "pyarrow", "pyspark", "py4j", "pulsar_spark.client.client", "pulsar_spark.broker"]
 
 
 def run(folder, *arguments):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "pulsar_spark.testing.plugin"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", PLUGIN]
     return subprocess.run(
         [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )
@@ -52,6 +54,14 @@ def test_those_who_do_not_use_it_import_nothing_heavy(tmp_path):
     )
     done = run(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_is_installed_under_the_name_of_its_module_and_not_loaded_here(request):
+    """So ``-p pulsar_spark.testing.plugin`` loads it once, and an installed copy is not what this suite tests."""
+    setup = configparser.ConfigParser()
+    setup.read(SITE.parent / "setup.cfg", encoding="utf-8")
+    assert setup["options.entry_points"]["pytest11"].strip() == f"{PLUGIN} = {PLUGIN}"
+    assert request.config.pluginmanager.is_blocked(PLUGIN)
 
 
 def test_the_fixtures_are_described(tmp_path):
