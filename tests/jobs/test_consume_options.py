@@ -60,7 +60,9 @@ def strict(messages):
     raise ValueError(f"{len(messages)} bad messages")
 
 
-def test_an_error_of_the_transformation_names_it_and_its_messages_die_in_the_end(tmp_path, monkeypatch):
+@pytest.fixture
+def broker(tmp_path, monkeypatch):
+    """With three messages, for a job without Spark."""
     monkeypatch.setattr(spark_root, "check_delta", lambda spark: None)
     monkeypatch.setattr(call.Caller, "_read", lambda self, delivery, *_: positions(delivery.exact()))
     monkeypatch.setattr(consume, "spark_session", lambda *_, **__: SimpleNamespace())
@@ -69,16 +71,30 @@ def test_an_error_of_the_transformation_names_it_and_its_messages_die_in_the_end
             producer = client.create_producer("t")
             for number in range(3):
                 producer.send(b"%d" % number)
-        given = ["--root", str(broker.layout.root), *GIVEN[2:], "--target", f"{tmp_path}/raw", "--available-now"]
-        for _ in range(2):
-            with pytest.raises(ValueError, match="3 bad messages") as raised:
-                consume.main([*given, "--transform", f"{__name__}:strict", "--dead-letter", "1"])
-            (note,) = raised.value.__notes__
-            assert f"transform='{__name__}:strict'" in note and f"{tmp_path}/raw" in note
-        consume.main([*given, "--transform", f"{__name__}:strict", "--dead-letter", "1"])
-        letters = letter_topic(broker.layout, "t", "s")
-        assert letters is not None
-        assert sum(row["letters"] for row in count_letters(broker.layout, letters)) == 3
+        yield broker
+
+
+def run_strict(broker, *options):
+    given = ["--root", str(broker.layout.root), *GIVEN[2:], "--target", "./raw", "--available-now"]
+    consume.main([*given, "--transform", f"{__name__}:strict", *options])
+
+
+def test_an_error_of_the_transformation_names_it(broker):
+    with pytest.raises(ValueError, match="3 bad messages") as raised:
+        run_strict(broker)
+    (note,) = raised.value.__notes__
+    assert f"transform='{__name__}:strict'" in note and "/raw'" in note
+
+
+@pytest.mark.long
+def test_what_a_transformation_refuses_too_often_dies(broker):
+    for _ in range(2):
+        with pytest.raises(ValueError, match="3 bad messages"):
+            run_strict(broker, "--dead-letter", "1")
+    run_strict(broker, "--dead-letter", "1")
+    letters = letter_topic(broker.layout, "t", "s")
+    assert letters is not None
+    assert sum(row["letters"] for row in count_letters(broker.layout, letters)) == 3
 
 
 class Consumption:
