@@ -157,6 +157,14 @@ MUTANTS = (
         "tests/storage/test_trust.py::test_no_commit_goes_for_a_checkpoint_that_cannot_be_read",
     ),
     Mutant(
+        "checkpoint-with-a-file-twice",
+        "a checkpoint that is made from the last one has a file that had left the table and came back twice",
+        "storage/delta/checkpoints.py",
+        'pc.struct_field(rows[name], "path"), paths)).as_py() for name in ("add", "remove"))',
+        'pc.struct_field(rows[name], "path"), paths)).as_py() for name in ())',
+        "tests/storage/test_checkpoints.py::test_a_file_that_left_the_table_or_came_back_makes_it_deltalakes",
+    ),
+    Mutant(
         "chosen-checkpoint-removed",
         "a checkpoint is deleted while a reader that chose it may still read it",
         "storage/delta/checkpoints.py",
