@@ -22,7 +22,8 @@ class MessageSlice(InputPartition):
 
     ``as_published`` says by run that no commit has removed its rows. ``chunk_runs`` are the whole runs with the chunks
     of messages that end here. What a broker delivered has more: ``named`` are the packed stretches of positions to read
-    of each run, None for all, and ``units`` the first and last positions of the chunked messages."""
+    of each run, None for all, and ``units`` the first and last positions of the chunked messages. With ``skips_lost``
+    lost messages are left out."""
 
     topic: str
     table: str
@@ -32,6 +33,7 @@ class MessageSlice(InputPartition):
     chunk_runs: tuple[Run, ...] = ()
     named: tuple[bytes | None, ...] = ()
     units: tuple[tuple[int, int], ...] | None = None
+    skips_lost: bool = False
 
 
 def slices_of(topic: FollowedTopic, ranges: Iterable[PositionRange]) -> list[MessageSlice]:

@@ -84,7 +84,7 @@ class _Reading:
             for run, rows in self._read_small(members) if is_small else self._read_each(members):
                 if not isinstance(rows, Missing):
                     yield run, rows
-                elif rows.is_lost and run is not None:
+                elif rows.is_lost and run is not None and not self._slice.skips_lost:
                     raise lost_error(self._table, run, rows)
 
     def _read_small(self, parts: Iterable[tuple[Run, bool]]) -> Iterator[tuple[Run | None, pa.Table | Missing]]:

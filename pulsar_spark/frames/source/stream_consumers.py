@@ -4,6 +4,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from pulsar_spark.client.model.policies import ConsumerDeadLetterPolicy
 from pulsar_spark.errors import InvalidConfiguration
@@ -154,8 +155,10 @@ class StreamConsumers:
         return [each for name, offset in wanted.items() for each in self._slices(self._consumers[name], offset)]
 
     def _slices(self, consumer: StreamConsumer, offset: TopicOffset) -> Iterator[DeliveredSlice]:
-        deliveries = consumer.deliveries(offset, is_strict=self._options.fail_on_data_loss)
-        yield from slices_of_deliveries(consumer.topic, consumer.ledgers, deliveries)
+        is_strict = self._options.fail_on_data_loss
+        deliveries = consumer.deliveries(offset, is_strict=is_strict)
+        for each in slices_of_deliveries(consumer.topic, consumer.ledgers, deliveries):
+            yield replace(each, skips_lost=not is_strict)
 
     def backlogs(self) -> dict[str, dict]:
         """Unacknowledged and delayed entries by topic."""

@@ -8,8 +8,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, SubscriptionBusy, Timeout
-from pulsar_spark.storage.topics.topics import create_topic
+from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, SubscriptionBusy, Timeout
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from pulsar_spark.testing.plain_broker import PlainBroker
 from tests.client.raw_chunks import publish as publish_chunks
 from tests.frames.source.micro_batches import Checkpoint, Killed, Query, Sink, consumers_of
@@ -204,3 +204,15 @@ def test_no_broker(tmp_path, sink):
     reader = made.streamReader(made.schema())
     with pytest.raises(Timeout, match="no broker answered on root"):
         reader.latestOffset(reader.initialOffset(), ReadMaxRows(1))
+
+
+def test_lost_messages(broker, root, client, sink):
+    producer = client.create_producer("t")
+    for text in ("a", "b"):
+        producer.send(text.encode() * 20_000)
+    gone, _ = sorted((read_topic(broker.layout, "t").path).glob("*.parquet"), key=lambda file: file.stat().st_mtime)
+    gone.unlink()
+    with pytest.raises(MessagesLost, match="failOnDataLoss|lost"):
+        query(root, Checkpoint(), sink).run(available_now=True)
+    query(root, Checkpoint(), sink, subscription="other", failOnDataLoss=False).run(available_now=True)
+    assert [payload[:1] for payload in sink.payloads] == [b"b"]
