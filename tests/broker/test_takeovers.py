@@ -40,7 +40,7 @@ def permits(engine: SparkEngine) -> int:
 def test_a_broker_that_was_taken_over_while_its_disk_failed_stops(engine):
     """It reads the bundle again, which is another's by now."""
     engine.round([ON.subscribe("A"), ON.flow("A", 1)], 0)
-    with faults(first=1), pytest.raises(OSError):
+    with faults(first=1, count=1000), pytest.raises(OSError):
         engine.round([ON.flow("A", 1)], 1)
     another(engine)
     with pytest.raises(BrokerFenced, match="another broker serves this bundle"):

@@ -35,7 +35,7 @@ def test_it_is_refused_by_name(tmp_path, monkeypatch, is_there, number):
 @pytest.mark.local_disk
 def test_a_disk_that_is_full_is_no_such_one(layout, monkeypatch):
     monkeypatch.setattr(local_store, "_checked", set())
-    with faults(FULL, first=1, count=1) as full:
+    with faults(FULL, first=1, threads={"MainThread"}) as full:
         prepare_root(layout)
     left = [path.name for path in layout.bundle_folder().glob(".*") if path.suffix != ".lock"]
     assert full.raised == 1 and not left
