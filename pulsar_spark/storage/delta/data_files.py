@@ -22,7 +22,6 @@ from pulsar_spark.storage.delta.staged_files import StagedFile
 from pulsar_spark.storage.ledgers.packed_columns import null_column
 from pulsar_spark.storage.processes.threads import Threads
 from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder
-from pulsar_spark.storage.store.plain_parquet import plain_parquet
 from pulsar_spark.storage.store.store import AnyPath, StrPath, store_of
 
 ROW_GROUP_ROWS = 1 << 17
@@ -136,13 +135,8 @@ def _sync_folders_of(table: AnyPath, adds: list[dict]) -> None:
 def _write_file(table: AnyPath, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
     path, columns = named["path"], zip(rows.column_names, rows.columns)
     written = rows.select([name for name, column in columns if column.null_count < rows.num_rows] or rows.column_names)
-    few, file = few_columns(written), f"{table}/{path}"
-    content = plain_parquet(written.schema, few) if few else None
-    if content is None:
-        _write_parts(file, written.schema, small_enough(written))
-    else:
-        with store_of(file).create(file) as sink:
-            sink.write(content)
+    few = few_columns(written)
+    _write_parts(f"{table}/{path}", written.schema, small_enough(written))
     return _add(table, path, values, statistics(rows, few)) | {STATED: stated_columns(written.schema, few)}
 
 
