@@ -1,7 +1,8 @@
 """Messages of a Key_Shared subscription that wait in the client until an earlier one of their key comes again."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from operator import attrgetter
 
 from pulsar_spark.client.model.block import Block
 from pulsar_spark.client.model.message import Message
@@ -12,6 +13,7 @@ consumer."""
 
 MOST_BYTES = 16 << 20
 """Up to how many bytes of blocks they keep in memory."""
+_POSITION = attrgetter("_position")
 
 
 class WaitingMessages:
@@ -48,14 +50,19 @@ class WaitingMessages:
 
     def take(self, sticky_hash: int, before: int | None = None) -> list[Message]:
         """Take the messages of a hash, in order, or those *before* a position."""
-        found = sorted(self._by_hash.pop(sticky_hash, ()), key=lambda each: each._position)
-        taken = [each for each in found if before is None or each._position < before]
-        if len(taken) < len(found):
-            self._by_hash[sticky_hash] = found[len(taken) :]
+        return self._take(sticky_hash, lambda position: before is None or position < before)
+
+    def _take(self, sticky_hash: int, is_taken: Callable[[int], bool]) -> list[Message]:
+        left, taken = list[Message](), list[Message]()
+        for message in self._by_hash.pop(sticky_hash, ()):
+            (taken if is_taken(message._position) else left).append(message)
+        if left:
+            self._by_hash[sticky_hash] = left
         else:
             self._since.pop(sticky_hash, None)
-        self._forget(taken)
-        return taken
+        for message in taken:
+            self._forget(message)
+        return sorted(taken, key=_POSITION)
 
     def take_late(self, now: float) -> list[tuple[int, Message]]:
         """Take the messages, with their hashes, of hashes in which one waits too long."""
@@ -64,12 +71,9 @@ class WaitingMessages:
 
     def drop(self, positions: Collection[int]) -> None:
         """Drop the messages of these entries, which come again."""
-        for position in positions:
-            sticky_hash = self._hashes.get(position)
-            if sticky_hash is not None:
-                messages = self._by_hash[sticky_hash]
-                self._by_hash[sticky_hash] = [each for each in messages if each._position != position]
-                self._forget([each for each in messages if each._position == position])
+        dropped = {position: self._hashes[position] for position in positions if position in self._hashes}
+        for sticky_hash in {*dropped.values()}:
+            self._take(sticky_hash, dropped.__contains__)
 
     def clear(self) -> None:
         self._by_hash.clear()
@@ -78,12 +82,11 @@ class WaitingMessages:
         self._blocks.clear()
         self._count = self._bytes = 0
 
-    def _forget(self, messages: list[Message]) -> None:
-        for message in messages:
-            block = message._block
-            self._count -= 1
-            self._hashes.pop(message._position, None)
-            self._blocks[block] -= 1
-            if not self._blocks[block]:
-                del self._blocks[block]
-                self._bytes -= block.nbytes
+    def _forget(self, message: Message) -> None:
+        block = message._block
+        self._count -= 1
+        self._hashes.pop(message._position, None)
+        self._blocks[block] -= 1
+        if not self._blocks[block]:
+            del self._blocks[block]
+            self._bytes -= block.nbytes
