@@ -99,12 +99,6 @@ def parse_service_url(url: str, logger: logging.Logger | None = None) -> str:
         raise InvalidUrl(f"service URL {without_password(url)[:80]!r}: {refused}; {advice}") from refused
 
 
-@lru_cache(maxsize=1000)
-def _namespace(root: AnyPath, tenant: str, namespace: str) -> AnyPath:
-    """Cached, because each round looks at the folders of all namespaces."""
-    return root / encode_name(tenant) / encode_name(namespace)
-
-
 class Layout:
     def __init__(self, root: StrPath, bundle: str = DEFAULT_BUNDLE):
         self.root = parse_root(root)
@@ -122,7 +116,7 @@ class Layout:
             raise _too_long(topic.local_name, encoded, MAX_TABLE_NAME)
 
     def namespace(self, tenant: str, namespace: str) -> AnyPath:
-        return _namespace(self.root, tenant, namespace)
+        return self.root / encode_name(tenant) / encode_name(namespace)
 
     def has_namespace(self, tenant: str, namespace: str) -> bool:
         """Does the namespace exist? The default one always does."""

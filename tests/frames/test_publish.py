@@ -73,7 +73,7 @@ def test_every_column_arrives(spark, root, layout, clock):
             ]
         )
     )
-    assert_df_equality(read(spark, layout, "t"), expected, ignore_nullable=True)
+    assert_df_equality(read(spark, layout, "t"), expected, ignore_nullable=True, ignore_metadata=True)
 
 
 def test_what_waits_longer_than_the_maximum_is_refused_and_nothing_is_written(spark, root, clock, monkeypatch):

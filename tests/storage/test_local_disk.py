@@ -27,10 +27,14 @@ OF_THIS_MACHINE = {
     "demo/run",
     "documentation",
     "frames/sinks/delta_sink",
+    "frames/sinks/target",
+    "jobs/__main__",
     "storage/store/padded",
     "storage/session",
+    "storage/spark/java_process",
     "storage/spark/session_jars",
     "storage/processes/this_machine",
+    "testing/plugin",
 }
 """Whose files are this machine's wherever a root lies: what people give and are given, jars, processes, what a plan or
 a broker needs no longer than it runs."""

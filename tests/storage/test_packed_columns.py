@@ -195,7 +195,7 @@ def test_a_publish_id_is_known_by_its_hash_and_the_table(monkeypatch):
     known.update(["new"])
     assert "new" in known and len(asked) == 1
     known.update(f"more {number}" for number in range(20))
-    known.settle()
+    known.note_stored()
     assert not known._new and "new" not in known and asked[-1] == "new"
     stored.add("new")
     assert "new" in known
