@@ -40,11 +40,12 @@ def send(client, topic: str, *texts: str, **settings) -> None:
 
 
 def backlog(broker, topic: str = "t", subscription: str = "s", partition: int = -1) -> int:
-    cursor = broker.cursor(topic, subscription, partition)
-    return sum(
-        last - first + 1
-        for first, last in cursor.backlog(0, broker.rounds.bundle.topics[cursor.topic].end_position(partition) - 1)
-    )
+    with broker.paused():
+        cursor = broker.cursor(topic, subscription, partition)
+        return sum(
+            last - first + 1
+            for first, last in cursor.backlog(0, broker.rounds.bundle.topics[cursor.topic].end_position(partition) - 1)
+        )
 
 
 def test_a_committed_micro_batch_is_acknowledged(broker, root, client):
