@@ -19,18 +19,6 @@ from tests.frames.source.reading import read_batch, source, trim_before
 from tests.payloads.keys import key_pair
 
 
-@pytest.fixture
-def root(root_url):
-    return root_url
-
-
-@pytest.fixture
-def client(root):
-    client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=1)
-    yield client
-    client.shutdown()
-
-
 def payloads(rows: pa.Table) -> list[str | None]:
     return [None if each is None else each.decode() for each in rows["payload"].to_pylist()]
 

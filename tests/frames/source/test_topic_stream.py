@@ -20,18 +20,6 @@ from tests.frames.source.reading import read_slices, source, trim_before
 ALL = ReadAllAvailable()
 
 
-@pytest.fixture
-def root(root_url):
-    return root_url
-
-
-@pytest.fixture
-def client(root):
-    client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=1)
-    yield client
-    client.shutdown()
-
-
 def send(client: pulsar.Client, topic: str, *texts: str, **settings) -> None:
     producer = client.create_producer(topic, **settings)
     for text in texts:

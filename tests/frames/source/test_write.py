@@ -21,11 +21,6 @@ from tests.frames.source.reading import read_batch, source
 SOME = pa.table({"payload": ["a", "b", None], "key": ["k1", "k2", None]})
 
 
-@pytest.fixture
-def root(root_url):
-    return root_url
-
-
 def again(value):
     return pickle.loads(pickle.dumps(value))
 

@@ -7,29 +7,9 @@ from collections import Counter
 
 import pytest
 
-import pulsar_spark as pulsar
 from pulsar_spark.storage.topics.topics import create_topic, read_topic
-from pulsar_spark.testing.plain_broker import PlainBroker
-from tests.frames.source.micro_batches import Checkpoint, Killed, Query, Sink, consumers_of
+from tests.frames.source.subscription.micro_batches import Checkpoint, Killed, Query, Sink, consumers_of
 from tests.support.waiting import eventually
-
-
-@pytest.fixture
-def broker(tmp_path):
-    with PlainBroker(tmp_path / "root") as broker:
-        yield broker
-
-
-@pytest.fixture
-def root(broker):
-    return broker.layout.root
-
-
-@pytest.fixture
-def client(root):
-    client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=10)
-    yield client
-    client.shutdown()
 
 
 def send(client, topic: str, *texts: str, **settings) -> None:
