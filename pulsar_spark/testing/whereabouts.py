@@ -85,9 +85,8 @@ def find(bundle: Bundle, topic: str, subscription: str, message_id: MessageId) -
     for cursor in cursors_of(bundle, topic, subscription):
         if cursor.key.partition == message_id.partition():
             ledgers = bundle.topics[cursor.topic].ledgers(cursor.key.partition)
-            index = ledgers.index_of_entry(message_id.ledger_id(), message_id.entry_id())
-            run = ledgers[index] if index >= 0 else None
-            if run and run.ledger_id == message_id.ledger_id() and message_id.entry_id() <= run.last_entry_id:
+            run = ledgers.run_of_entry(message_id.ledger_id(), message_id.entry_id())
+            if run is not None:
                 return Whereabouts(cursor, message_id.entry_id() + run.to_position, message_id.batch_index())
     raise InvalidMessage(f"topic {topic!r} has no message {message_id}: give a message of this topic, or its id")
 

@@ -31,8 +31,10 @@ class SliceReader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, MessageSlice):  # Spark's own, of a read without messages
             return iter(())
-        tables = read_slice(partition, self._columns.needed, self._decoding)
-        return each_in_one_line(self._columns.batches(tables, partition))
+        return each_in_one_line(self._columns.batches(self._rows(partition), partition))
+
+    def _rows(self, slice_: MessageSlice) -> Iterator[pa.Table]:
+        return read_slice(slice_, self._columns.needed, self._decoding)
 
 
 class BatchReader(SliceReader, DataSourceReader):

@@ -25,11 +25,12 @@ from pulsar_spark.frames.consuming.membership import SubscribeOptions
 from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR
 from pulsar_spark.frames.source.batch_reader import SliceReader
 from pulsar_spark.frames.source.delivered_slices import DeliveredSlice
+from pulsar_spark.frames.source.message_slices import MessageSlice
 from pulsar_spark.frames.source.options import SourceOptions
 from pulsar_spark.frames.source.slice_reading import read_slice
 from pulsar_spark.frames.source.stream_consumers import StreamConsumers
 from pulsar_spark.frames.source.subscription_offsets import TopicOffset, as_offset, parse_offset
-from pulsar_spark.frames.source.worker_errors import each_in_one_line, in_one_line
+from pulsar_spark.frames.source.worker_errors import in_one_line, is_worker
 
 
 def stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
@@ -90,12 +91,8 @@ class SubscriptionReader(SliceReader, DataSourceStreamReader, SupportsTriggerAva
         stream = self._open(wanted, ends=self._ends)
         return stream.slices({name: offset for name, offset in wanted.items() if known.get(name) != offset})
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, DeliveredSlice):  # Spark's own, of a micro-batch without messages
-            return iter(())
-        return each_in_one_line(self._columns.batches(self._rows(partition), partition))
-
-    def _rows(self, slice_: DeliveredSlice) -> Iterator[pa.Table]:
+    def _rows(self, slice_: MessageSlice) -> Iterator[pa.Table]:
+        assert isinstance(slice_, DeliveredSlice)  # as :meth:`partitions` makes them
         names = dict.fromkeys((*self._columns.needed, *(["batch_index"] if slice_.ack_sets else [])))
         for rows in read_slice(slice_, tuple(names), self._decoding):
             left = slice_.left(rows)
@@ -138,6 +135,5 @@ def check_readable(rows: pa.Table, slice_: DeliveredSlice) -> None:
 
 def stop_when_terminated() -> None:
     """Let Spark's process close the stream when it is terminated, as at a query's end."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is not None and spec.name.startswith("pyspark."):
+    if is_worker():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

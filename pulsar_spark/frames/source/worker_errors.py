@@ -38,7 +38,12 @@ def each_in_one_line(values: Iterator[T]) -> Iterator[T]:
         raise
 
 
-def _hide_stack() -> None:
+def is_worker() -> bool:
+    """Whether this process is one of Spark's Python workers, and not a program of the user's."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is not None and spec.name.startswith("pyspark."):
+    return spec is not None and spec.name.startswith("pyspark.")
+
+
+def _hide_stack() -> None:
+    if is_worker():
         os.environ[_HIDDEN] = "true"

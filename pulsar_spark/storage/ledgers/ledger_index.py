@@ -115,12 +115,9 @@ class LedgerIndex:
         """(position, batch size) of an entry; None if not numbered here."""
         with self._lock:
             for is_refreshed in (False, True):
-                known = self._partition(topic_id, partition)
-                index = known.index_of_entry(ledger_id, entry_id)
-                if index >= 0:
-                    run = known[index]
-                    if run.ledger_id == ledger_id and entry_id <= run.last_entry_id:
-                        return entry_id + run.to_position, run.batch_size
+                run = self._partition(topic_id, partition).run_of_entry(ledger_id, entry_id)
+                if run is not None:
+                    return entry_id + run.to_position, run.batch_size
                 if not is_refreshed:
                     self._refresh()
         return None

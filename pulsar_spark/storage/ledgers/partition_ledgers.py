@@ -51,6 +51,12 @@ class PartitionLedgers(PackedRuns):
         first, last = bisect_left(self._ledger_ids, ledger_id), bisect_right(self._ledger_ids, ledger_id)
         return self._past.runs + bisect_right(self._numbers["first_entry_id"], entry_id, first, last) - 1
 
+    def run_of_entry(self, ledger_id: int, entry_id: int) -> Run | None:
+        """The run that holds the entry; None if there is none."""
+        index = self.index_of_entry(ledger_id, entry_id)
+        run = self[index] if index >= 0 else None
+        return run if run and run.ledger_id == ledger_id and entry_id <= run.last_entry_id else None
+
     def first_after(self, ledger_id: int) -> int:
         """Position of the first entry of a later ledger; else the end position."""
         if ledger_id < self._past.last_ledger_id:
