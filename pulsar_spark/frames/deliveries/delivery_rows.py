@@ -34,11 +34,18 @@ def chunked_of_row(row: dict) -> list[tuple[int, int, int]]:
     return [(row["partition"], first, last) for first, last in unpacked_pairs(row["chunks"])]
 
 
+class Removal(NamedTuple):
+    """The round that removed a consumer, and why."""
+
+    round: int
+    text: str
+
+
 class ConsumerHistory(NamedTuple):
-    """Deliveries to a consumer, by round, and why it was last removed; None if it was not."""
+    """Deliveries to a consumer, by round, and when it was last removed; None if it was not."""
 
     deliveries: list[Delivery]
-    removed: str | None
+    removal: Removal | None
 
 
 def read_history(layout: Layout, topic: Topic, subscription: str, consumer_id: str, after: int) -> ConsumerHistory:
@@ -47,12 +54,12 @@ def read_history(layout: Layout, topic: Topic, subscription: str, consumer_id: s
     is_its = (pc.field("topic_id") == topic.topic_id) & (pc.field("subscription") == subscription)
     wanted = is_its & (pc.field("consumer_id") == consumer_id) & (pc.field("round") > after)
     found: dict[int, list[dict]] = {}
-    removed: dict[int, str] = {}
+    removals: list[Removal] = []
     for row in as_objects(read_rows(layout.broker_table(CURSOR_LEDGER.name), COLUMNS, wanted)):
         if row["kind"] == "range" and row["status"] == PENDING and row["delivery_round"] == row["round"]:
             found.setdefault(row["round"], []).append(row)
         elif row["kind"] == "consumer" and row["is_removed"]:
-            removed[row["round"]] = row["text"]
+            removals.append(Removal(row["round"], row["text"]))
     deliveries = [
         Delivery(
             str(topic.name),
@@ -65,4 +72,4 @@ def read_history(layout: Layout, topic: Topic, subscription: str, consumer_id: s
         )
         for round_number, rows in sorted(found.items())
     ]
-    return ConsumerHistory(deliveries, removed[max(removed)] if removed else None)
+    return ConsumerHistory(deliveries, max(removals, key=lambda each: each.round, default=None))

@@ -89,23 +89,26 @@ class StreamConsumer:
             self._backlog.follow(self.connection.layout, self.ledgers)
 
     def _begin(self, joined: Joined, known: TopicOffset | None) -> None:
-        """Go on where the process before ended, if the consumer was there all the time."""
-        if joined.was_there and known is not None and known.bundle == self.connection.layout.bundle:
-            self.receiver.since = known.after + 1
-            self.receiver.waiting = [each for each in self._pending(known.round) if each.round < joined.round]
-        elif joined.was_there:
+        """Go on where the process before ended, if the consumer still has what it had then."""
+        if not joined.was_there:
+            return
+        if known is None or known.bundle != self.connection.layout.bundle:
             self.receiver.join(is_anew=True)
+            return
+        history = self._history(known.bundle, known.after)
+        # a process that ends may connect a consumer again whose lease has ended: what it had is gone all the same
+        self.receiver.since = 1 + (known.after if history.removal is None else history.removal.round)
+        pending = self._pending_rounds()
+        self.receiver.waiting = [
+            each for each in history.deliveries if each.round in pending and known.round < each.round < joined.round
+        ]
 
-    def _pending(self, after: int) -> Iterator[Delivery]:
-        """What was delivered after a round and is still this consumer's."""
+    def _pending_rounds(self) -> set[int]:
+        """The rounds with deliveries of which something is still this consumer's."""
         latest, consumer_id = read_latest(self.connection.layout, "range"), self.receiver.consumer_id
         keys = (CursorKey(self.topic.topic_id, each, self.subscription) for each in self.receiver.partitions)
         states = (state for key in keys if key in latest.cursors for state in latest.states(key))
-        rounds = {
-            state.delivery_round for state in states if (state.status, state.consumer_id) == (PENDING, consumer_id)
-        }
-        there = self._history(self.connection.layout.bundle, after).deliveries if rounds else []
-        return (each for each in there if each.round in rounds)
+        return {state.delivery_round for state in states if (state.status, state.consumer_id) == (PENDING, consumer_id)}
 
     def _history(self, bundle: str, after: int) -> ConsumerHistory:
         layout = Layout(self.connection.layout.root, bundle)
@@ -165,8 +168,10 @@ class StreamConsumer:
         lost = self.receiver.lost
         if lost is not None and lost.text is None and self._taken:
             return  # the cursor was moved: whoever did so decided what comes again
-        if not self._taken and self._history(offset.bundle, offset.round).removed == CLOSED:
-            return
+        if not self._taken:
+            removal = self._history(offset.bundle, offset.round).removal
+            if removal is not None and removal.text == CLOSED:
+                return
         for each in self.deliveries(offset, is_strict=False):
             yield from (Acknowledged(range_.partition, range_.first, range_.last) for range_ in exact(each.ranges))
 

@@ -114,8 +114,8 @@ class Query:
                     channel._outbox.take_sources()
                     channel._outbox.take()
                 channel.stop(60)
-                if not consumer.connection.outlives and consumer.consumer_id in consumers_of(broker):
-                    broker.end_lease(consumer.consumer_id)
+                if not consumer.connection.outlives and consumer.receiver.consumer_id in consumers_of(broker):
+                    broker.end_lease(consumer.receiver.consumer_id)
             self.reader._stream = None
 
 

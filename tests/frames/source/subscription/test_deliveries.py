@@ -55,15 +55,19 @@ def test_a_stream_that_is_stopped_keeps_its_micro_batch_and_goes_on(broker, root
     assert sorted(sink.payloads) == [b"a", b"b", b"c"] and sorted(sink.batches[0][0]["payload"]) == list(b"a")
 
 
-def test_what_others_got_after_the_lease_is_acknowledged_all_the_same(broker, root, client, sink):
+@pytest.mark.parametrize("is_stopped_late", [False, True], ids=["before the lease ends", "afterwards"])
+def test_what_others_got_after_the_lease_is_acknowledged_all_the_same(broker, root, client, sink, is_stopped_late):
+    """A stream that stops afterwards connects its consumer again, which has nothing of its micro-batch any more."""
     send(client, "a", "b")
     checkpoint = Checkpoint()
     first = query(root, checkpoint, sink, killed_after("read"), subscriptionType="Shared")
     with pytest.raises(Killed):
         first.run(1)
-    first.stop()
     (consumer_id,) = consumers_of(broker)
-    broker.end_lease(consumer_id)
+    stop_and_end_lease = [first.stop, lambda: broker.end_lease(consumer_id)]
+    for step in reversed(stop_and_end_lease) if is_stopped_late else stop_and_end_lease:
+        step()
+        broker.settle()
     other = client.subscribe("t", "s", pulsar.ConsumerType.Shared)
     assert {other.receive(10_000).data() for _ in range(2)} == {b"a", b"b"}
     query(root, checkpoint, sink, subscriptionType="Shared").run(available_now=True)
