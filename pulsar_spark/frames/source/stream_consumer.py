@@ -103,7 +103,7 @@ class StreamConsumer:
             each for each in history.deliveries if each.round in pending and known.round < each.round < joined.round
         ]
 
-    def _pending_rounds(self) -> set[int]:
+    def _pending_rounds(self) -> set[int | None]:
         """The rounds with deliveries of which something is still this consumer's."""
         latest, consumer_id = read_latest(self.connection.layout, "range"), self.receiver.consumer_id
         keys = (CursorKey(self.topic.topic_id, each, self.subscription) for each in self.receiver.partitions)
