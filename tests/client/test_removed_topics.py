@@ -166,13 +166,11 @@ def test_one_that_was_away_hears_that_its_topic_is_gone(client, other_client, ad
     for topic in ("order-a", "order-b", "order-c"):
         send(other_client, topic)
     consumer = client.subscribe(PATTERN, "s")
-    subscriptions = list(consumer._subscriptions)
     with broker.paused():
         for topic in ("order-a", "order-b"):
             admin.delete_topic(topic, force=True)
         send(other_client, "order-b", "another life")
-    for subscription in subscriptions:
-        subscription.on_removed("lease ended")
+        broker.end_lease(consumer._consumer_id)
     eventually(lambda: topics_of(consumer) == {"order-c"})
     send(other_client, "order-c", "c1")
     assert receive_values(consumer, 1) == ["c1"]
@@ -181,7 +179,7 @@ def test_one_that_was_away_hears_that_its_topic_is_gone(client, other_client, ad
 @pytest.mark.parametrize(
     "error", [OSError(5, "disk"), DeltaError("Input/output error"), CorruptState("half"), RootAway("x")]
 )
-def test_a_topic_that_cannot_be_looked_at_for_now_ends_nobody(client, other_client, monkeypatch, error):
+def test_a_topic_that_cannot_be_looked_at_for_now_ends_nobody(client, other_client, broker, monkeypatch, error):
     """When a consumer that was let go has connected again."""
     send(other_client, "order-a")
     consumer = client.subscribe("order-a", "s")
@@ -190,7 +188,7 @@ def test_a_topic_that_cannot_be_looked_at_for_now_ends_nobody(client, other_clie
         raise error
 
     monkeypatch.setattr(reconnection, "read_topic", fail)
-    consumer._subscriptions[0].on_removed("lease ended")
+    broker.end_lease(consumer._consumer_id)
     send(other_client, "order-a", "a1")
     assert receive_values(consumer, 1) == ["a1"] and consumer.is_connected()
 
