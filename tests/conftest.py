@@ -12,6 +12,7 @@ whoever is done whatever needs no Java.
 import logging
 import os
 import signal
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -123,6 +124,17 @@ def pytest_collection_modifyitems(config, items):
             # The default suite has one session; of the long one that of frames is another.
             session = "frames" if is_long_one and "frames" in item.path.parts else "spark"
             item.add_marker(pytest.mark.xdist_group("java" if is_process else session))
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A command that runs in this process sets up logging to a stream that is closed after its test."""
+    loggers = [logging.getLogger(name) for name in (None, "pulsar_spark", "py4j")]
+    before = [(list(each.handlers), each.level) for each in loggers]
+    yield
+    for logger, (handlers, level) in zip(loggers, before, strict=True):
+        logger.handlers = handlers
+        logger.setLevel(level)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import logging
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,15 +24,10 @@ log = logging.getLogger("pulsar_spark.anything")
 
 
 @pytest.fixture(autouse=True)
-def restored(monkeypatch) -> Iterator[None]:
-    """Logging as it was."""
-    root, package, py4j = logging.getLogger(), logging.getLogger("pulsar_spark"), logging.getLogger("py4j")
-    handlers, levels = list(root.handlers), (package.level, py4j.level)
+def environment(monkeypatch) -> None:
+    """The variables are not set."""
     monkeypatch.delenv("PULSAR_SPARK_LOG_LEVEL", raising=False)
     monkeypatch.delenv("PULSAR_SPARK_LOG_FORMAT", raising=False)
-    yield
-    root.handlers = handlers
-    package.setLevel(levels[0]), py4j.setLevel(levels[1])
 
 
 def fail() -> None:
