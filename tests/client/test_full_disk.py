@@ -6,6 +6,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.repair.examination import named_files
+from pulsar_spark.storage.store.durability import write_durability
 from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from tests.support.faults import FULL, READ_ONLY, faults
 
@@ -26,6 +27,7 @@ def stray_files(layout) -> set[str]:
 @pytest.fixture
 def client(layout):
     create_topic(layout, "t")
+    write_durability(layout.root, "fsync")
     client = pulsar.Client(f"delta:{layout.root}")
     yield client
     client.close()
