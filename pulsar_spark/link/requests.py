@@ -27,11 +27,11 @@ LATEST_MS = 10**15
 
 
 class RequestMaker:
-    """Numbers the requests of a client from *first* on."""
+    """Numbers the requests of a client."""
 
-    def __init__(self, client_id: str, first: int = 0):
+    def __init__(self, client_id: str):
         self.client_id = client_id
-        self._numbers = itertools.count(first)
+        self._numbers = itertools.count()
 
     def make(self, kind: str, **columns) -> dict:
         """A row; missing columns are null."""

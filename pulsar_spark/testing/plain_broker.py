@@ -5,7 +5,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from pyspark.sql import SparkSession
 
@@ -23,6 +23,7 @@ from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.table_specs import REQUESTS, VALID_UNTIL
 from pulsar_spark.testing.plain_planner import PlainPlanner
 
+T = TypeVar("T")
 BATCH_THREAD = "plain batches"
 
 
@@ -76,14 +77,15 @@ class PlainBroker(runner.Broker):
         super().__init__(cast(SparkSession, None), root, **given)
         self._planner = cast(Planner, PlainPlans(self._planner.folder))
         self._stream = cast(Stream, PlainStream(self._batches.run, self._stopping))
-        self._pause, self._run_round = threading.RLock(), self._batches.run_round
-        self._batches.run_round = self._run_between_pauses  # type: ignore[method-assign]
+        self._pause = threading.RLock()
+        self._batches.run_round = self._between_pauses(self._batches.run_round)  # type: ignore[method-assign]
+        self._batches.look = self._between_pauses(self._batches.look)  # type: ignore[method-assign]
         self._is_paused = False
         self._asked = RequestBatch([], 0, [])
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """No round runs in the block."""
+        """No round runs in the block, and nobody looks whether one is due."""
         with self._pause:
             was_paused, self._is_paused = self._is_paused, True
             try:
@@ -91,9 +93,12 @@ class PlainBroker(runner.Broker):
             finally:
                 self._is_paused = was_paused
 
-    def _run_between_pauses(self) -> None:
-        with self._pause:
-            self._run_round()
+    def _between_pauses(self, call: Callable[[], T]) -> Callable[[], T]:
+        def run() -> T:
+            with self._pause:
+                return call()
+
+        return run
 
     def requests_version(self) -> int:
         """The version of the latest requests that are committed."""

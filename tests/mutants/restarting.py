@@ -49,6 +49,14 @@ MUTANTS = (
         "tests/broker/test_restart.py::test_a_client_that_says_nothing_after_a_restart_is_let_go_when_its_lease_is_over",
     ),
     Mutant(
+        "consumer-of-the-client-before",
+        "a consumer that another process goes on with ends when the process before is seen to have ended",
+        "broker/cursors/subscribe_requests.py",
+        "consumer.permits, consumer.client_id = 0, client_id",
+        "consumer.permits = 0",
+        "tests/frames/source/subscription/test_stream.py::test_a_process_whose_end_is_seen_late_does_not_end_the_next",
+    ),
+    Mutant(
         "take-over-is-no-snapshot",
         "the first round after a takeover does not contain the whole state",
         "broker/round/rounds.py",

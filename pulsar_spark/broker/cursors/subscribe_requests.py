@@ -39,14 +39,18 @@ MOST_HOLDERS = 3
 
 class SubscribeRequests(Members):
     def subscribe(self, request: Request) -> str:
-        """Connect a consumer. One that is connected keeps its entries, and its permits begin anew."""
+        """Connect a consumer. One that is connected keeps its entries, and its permits begin anew; it belongs to the
+        client that subscribed last."""
         state, wanted = self.topic_of(request), _type_wanted(request)
         if state.error:
             raise TopicStopped(state.error)
         cursor, client_id = self.find_cursor(request), request.client_id or ""
+        lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MOST_LEASE_MS)
         if cursor and request.consumer_id in cursor.consumers:
-            cursor.consumers[request.consumer_id].permits = 0
-            self.draft.changes_of(cursor).changed_consumers.add(request.consumer_id)
+            consumer = cursor.consumers[request.consumer_id]
+            consumer.permits, consumer.client_id = 0, client_id
+            self.draft.changes_of(cursor).changed_consumers.add(consumer.consumer_id)
+            self._grant_lease(client_id, lease_ms)
             return CONNECTED_BEFORE
         reads_compacted = is_true(request.properties, IS_READ_COMPACTED)
         if reads_compacted and (refused := reads_compacted_refusal(wanted)):
@@ -59,7 +63,6 @@ class SubscribeRequests(Members):
         dead_letters = self._dead_letter_policy(request)
         priority_level = number_of(request, "priority_level", 0, least=0, most=MOST_INT32)
         _check_chunk_limits(request)
-        lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MOST_LEASE_MS)
         if cursor is None:
             initial_position = request.properties.get("initial_position", "Latest")
             cursor = self.new_cursor(state, request, initial_position, reads_compacted=reads_compacted)
@@ -70,10 +73,13 @@ class SubscribeRequests(Members):
             self._honour_or_not(cursor)
         if "max_redeliver_count" in dead_letters:
             cursor.dead_letters = dead_letters
-        self.bundle.lease_ms[client_id] = lease_ms
-        self.renew_lease(client_id)
+        self._grant_lease(client_id, lease_ms)
         self._join(cursor, request, priority_level, newcomer)
         return CONNECTED
+
+    def _grant_lease(self, client_id: str, lease_ms: int) -> None:
+        self.bundle.lease_ms[client_id] = lease_ms
+        self.renew_lease(client_id)
 
     def create_subscription(self, request: Request) -> None:
         if self.key_of(request) in self.bundle.cursors:

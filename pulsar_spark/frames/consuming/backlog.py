@@ -51,6 +51,11 @@ class Backlog:
     def leave(self, partition: int, first: int, last: int) -> None:
         self._left.setdefault(partition, []).append((first, last))
 
+    def leave_only(self, ranges: Iterable[PositionRange]) -> None:
+        self._left.clear()
+        for range_ in ranges:
+            self.leave(*range_[:3])
+
     def without_left(self, delivery: Delivery) -> Delivery:
         return replace(delivery, ranges=without(delivery.ranges, self._left))
 

@@ -12,8 +12,6 @@ from pulsar_spark.frames.consuming.membership import Failed, Joined, Lost, Membe
 from pulsar_spark.frames.consuming.running import Seat
 from pulsar_spark.frames.deliveries.delivery import Delivery
 from pulsar_spark.link.channel import Channel
-from pulsar_spark.link.requests import RequestMaker
-from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.bundles import LOOK_AGAIN_SECONDS, layout_of, look_again
@@ -92,12 +90,7 @@ class BrokerConnection:
         return Membership(self.channel, self.topic, self._partitions, self.options, self._notify, self._consumer_id)
 
     def _new_channel(self) -> Channel:
-        if self._consumer_id is None:
-            return Channel(self.layout, uuid.uuid4().hex, lease_ms=self.options.lease_ms)
-        maker = RequestMaker(self._consumer_id, now_micros())  # after those of processes before
-        return Channel(
-            self.layout, maker.client_id, lease_ms=self.options.lease_ms, maker=maker, is_watched=not self.outlives
-        )
+        return Channel(self.layout, uuid.uuid4().hex, lease_ms=self.options.lease_ms, is_watched=not self.outlives)
 
     def outlive_process(self) -> None:
         if not self.outlives:

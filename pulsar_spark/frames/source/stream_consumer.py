@@ -51,7 +51,7 @@ class StreamConsumer:
     ):
         check_topic(str(topic.name), topic.topic_id, known)
         layout = layout_of(layout, topic.name)
-        self.topic, self.subscription = topic, options.subscription
+        self.topic, self.subscription, self._timeout = topic, options.subscription, timeout
         self._planned = known
         self._acknowledged: TopicOffset | None = None
         self._taken: list[Delivery] = []
@@ -150,12 +150,13 @@ class StreamConsumer:
         return found
 
     def acknowledge(self, offset: TopicOffset) -> None:
-        """Acknowledge what a committed micro-batch has; nothing the second time."""
+        """Acknowledge what a committed micro-batch has, nothing the second time. The broker has it in writing then:
+        no crash leaves the next offset without it."""
         if offset == self._acknowledged:
             return
         self.receiver.take_in()
         rows = self.connection.membership.answer_rows(Answer(list(self._done(offset)), []), [])
-        self.connection.channel.submit(rows, is_urgent=True)
+        self.connection.channel.post(rows, self._timeout)
         self._acknowledged = offset
         if offset == self._planned:
             self._taken = []
@@ -183,9 +184,8 @@ class StreamConsumer:
     def is_all_there(self) -> bool:
         """Whether all that was published before is delivered, or somebody else's."""
         self.receiver.take_in()
-        for range_ in exact(range_ for each in self.receiver.waiting for range_ in each.ranges):
-            if self._backlog is not None:
-                self._backlog.leave(*range_[:3])
+        if self._backlog is not None:
+            self._backlog.leave_only(exact(range_ for each in self.receiver.waiting for range_ in each.ranges))
         return self._is_handled()
 
     def _is_handled(self) -> bool:

@@ -109,12 +109,11 @@ class StreamConsumers:
             self._discover(known)
         self.acknowledge(known)
         most = {name: _ALL if is_all else self._most(each) for name, each in self._consumers.items()}
-        for name, each in self._consumers.items():
-            each.receiver.go_on(most[name])
+        self._go_on(most)
         if is_all:
-            self._wait_until(lambda: all(each.is_all_there() for each in self._consumers.values()))
+            self._wait_until(lambda: all(each.is_all_there() for each in self._consumers.values()), most)
         elif self._ends:
-            self._wait_until(lambda: self._has_news() or self._are_done())
+            self._wait_until(lambda: self._has_deliveries() or self._are_done(), most)
         else:
             self._wait(WAIT_SECONDS)
         taken = {name: each.take(most[name]) for name, each in self._consumers.items()}
@@ -129,18 +128,22 @@ class StreamConsumers:
             most = min(most or MAX_MESSAGES, max(1, int(most_bytes / size)))
         return max(1, (most or MAX_MESSAGES) // len(self._consumers))
 
-    def _has_news(self) -> bool:
-        return any(each.receiver.has_news for each in self._consumers.values())
+    def _go_on(self, most: Mapping[str, int]) -> None:
+        for name, each in self._consumers.items():
+            each.receiver.go_on(most[name])
+
+    def _has_deliveries(self) -> bool:
+        return any(each.receiver.has_deliveries() for each in self._consumers.values())
 
     def _are_done(self) -> bool:
         return all(each.is_done() for each in self._consumers.values())
 
     def _wait(self, seconds: float) -> None:
         with self._changed:
-            if not self._has_news():
+            if not any(each.receiver.has_news for each in self._consumers.values()):
                 self._changed.wait(seconds)
 
-    def _wait_until(self, is_so: Callable[[], bool]) -> None:
+    def _wait_until(self, is_so: Callable[[], bool], most: Mapping[str, int]) -> None:
         """Raises :class:`Timeout` if no broker serves for too long meanwhile."""
         served = time.monotonic()
         while not is_so():
@@ -149,6 +152,7 @@ class StreamConsumers:
             elif time.monotonic() > served + self._options.operation_timeout_seconds:
                 raise no_answer(self._layout.root, self._options.operation_timeout_seconds)
             self._wait(END_LOOK_SECONDS)
+            self._go_on(most)
 
     def slices(self, wanted: Mapping[str, TopicOffset]) -> list[DeliveredSlice]:
         """What tasks read of the micro-batch that ends at the offsets *wanted*."""

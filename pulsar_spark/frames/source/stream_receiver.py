@@ -102,6 +102,10 @@ class StreamReceiver:
                     subscription, name = self.connection.options.subscription, str(self.connection.topic.name)
                     raise AlreadyClosed(f"subscription {subscription!r} of {name!r} was {event.text}")
 
+    def has_deliveries(self) -> bool:
+        self.take_in()
+        return bool(self.waiting)
+
     def go_on(self, most: int) -> None:
         """Let up to *most* messages come. If the broker removed the consumer or moved the cursor, subscribe again."""
         self.take_in()

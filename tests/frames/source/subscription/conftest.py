@@ -1,14 +1,21 @@
-"""A root that a broker without Spark serves, and a client on it."""
+"""A root that a broker without Spark serves, a client on it, and the clock of both."""
 
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.testing.plain_broker import PlainBroker
+from pulsar_spark.testing.broker import Broker
+from pulsar_spark.testing.clock import Clock
 
 
 @pytest.fixture
-def broker(tmp_path):
-    with PlainBroker(tmp_path / "root") as broker:
+def clock():
+    with Clock() as clock:
+        yield clock
+
+
+@pytest.fixture
+def broker(root_url, clock):
+    with Broker(root_url, clock=clock) as broker:
         yield broker
 
 

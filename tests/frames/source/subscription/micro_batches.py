@@ -3,9 +3,12 @@ can be killed at every step. As in Spark, a micro-batch whose offset is logged i
 
 import copy
 import json
+import os
 import pickle
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.frames.source.reading import source
 
@@ -17,12 +20,26 @@ class Killed(Exception):
     """The process of the query is gone."""
 
 
+def killed_after(wanted: str) -> Callable[[str], None]:
+    def after(step: str) -> None:
+        if step == wanted:
+            raise Killed(step)
+
+    return after
+
+
 @dataclass
 class Checkpoint:
     """What a query has on the disk: offsets and commits by batch id."""
 
     offsets: list[str] = field(default_factory=list)
     commits: int = 0
+
+    def log_offset(self, offset: dict) -> None:
+        self.offsets.append(json.dumps(offset))
+
+    def commit(self) -> None:
+        self.commits += 1
 
 
 @dataclass
@@ -70,7 +87,7 @@ class Query:
                 if batches is None:
                     break
                 continue
-            checkpoint.offsets.append(json.dumps(end))
+            checkpoint.log_offset(end)
             self._after("logged")
             if len(checkpoint.offsets) > 1:
                 self.reader.commit(start)
@@ -95,7 +112,7 @@ class Query:
         self._after("read")
         self._sink.write(batch_id, rows)
         self._after("written")
-        self._checkpoint.commits += 1
+        self._checkpoint.commit()
         self._after("committed")
 
     def _offset(self, batch_id: int) -> dict:
@@ -105,7 +122,7 @@ class Query:
     def _through_json(self, offset: dict | None) -> dict | None:
         return json.loads(json.dumps(offset))
 
-    def die(self, broker) -> None:
+    def die(self, broker, *, is_seen: bool = True) -> None:
         """End as a killed process does: nothing is sent any more, and *broker* sees that the process is gone."""
         if self.reader._stream is not None:
             for consumer in self.reader._stream._consumers.values():
@@ -114,9 +131,57 @@ class Query:
                     channel._outbox.take_sources()
                     channel._outbox.take()
                 channel.stop(60)
-                if not consumer.connection.outlives and consumer.receiver.consumer_id in consumers_of(broker):
+                if (
+                    is_seen
+                    and not consumer.connection.outlives
+                    and consumer.receiver.consumer_id in consumers_of(broker)
+                ):
                     broker.end_lease(consumer.receiver.consumer_id)
             self.reader._stream = None
+
+
+class Files(Checkpoint, Sink):
+    """Both in *folder*, for processes that are killed: a file for each offset, commit and micro-batch's payloads."""
+
+    def __init__(self, folder: Path):
+        offsets, commits, rows = (sorted(folder.glob(f"{kind}-*")) for kind in ("offset", "commit", "rows"))
+        super().__init__([each.read_text() for each in offsets], len(commits))
+        self.folder = folder
+        self.batches = {
+            number: [{"payload": text.encode()} for text in json.loads(each.read_text())]
+            for number, each in enumerate(rows)
+        }
+
+    def _save(self, kind: str, number: int, value: object) -> None:
+        path = self.folder / f"{kind}-{number:04}"
+        if not path.exists():
+            path.with_name("new").write_text(json.dumps(value))
+            path.with_name("new").rename(path)
+
+    def log_offset(self, offset: dict) -> None:
+        self._save("offset", len(self.offsets), offset)
+        super().log_offset(offset)
+
+    def commit(self) -> None:
+        self._save("commit", self.commits, None)
+        super().commit()
+
+    def write(self, batch_id: int, rows: list[dict]) -> None:
+        self._save("rows", batch_id, [row["payload"].decode() for row in rows])
+
+
+def run_and_kill(root: str, folder: Path, step: str | None, options: dict[str, object]) -> None:
+    """Run a query whose disk is *folder* in this process until it has all that was published; SIGKILL ends the process
+    after *step*."""
+
+    def after(done: str) -> None:
+        if done == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    files = Files(folder)
+    query = Query(root, files, files, after, **options)
+    query.run(available_now=True)
+    query.stop()
 
 
 def consumers_of(broker) -> set[str]:

@@ -12,7 +12,7 @@ from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLos
 from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from tests.client.raw_chunks import publish as publish_chunks
 from tests.frames.source.reading import source
-from tests.frames.source.subscription.micro_batches import Checkpoint, Killed, Query, Sink, consumers_of
+from tests.frames.source.subscription.micro_batches import Checkpoint, Killed, Query, Sink, consumers_of, killed_after
 from tests.support.waiting import eventually
 
 
@@ -30,14 +30,6 @@ def send(client, *texts: str, **settings) -> None:
 
 def query(root, checkpoint: Checkpoint, sink: Sink, after=lambda step: None, **options) -> Query:
     return Query(root, checkpoint, sink, after, **{"topic": "t", "subscription": "s", **options})
-
-
-def killed_after(wanted: str):
-    def after(step: str) -> None:
-        if step == wanted:
-            raise Killed(step)
-
-    return after
 
 
 def test_a_stream_that_is_stopped_keeps_its_micro_batch_and_goes_on(broker, root, client, sink):
