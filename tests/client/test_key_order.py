@@ -9,7 +9,7 @@ import pulsar_spark as pulsar
 import pulsar_spark.asyncio
 from pulsar_spark.client.receiving import waiting_messages
 from pulsar_spark.client.receiving.delivery import Delivery
-from pulsar_spark.client.receiving.key_order import KeyOrder
+from pulsar_spark.client.receiving.key_order import KeyOrder, UnderWay
 from pulsar_spark.client.subscribing.subscription import PartitionSubscription
 from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.waiting import eventually, nothing_comes
@@ -39,9 +39,9 @@ def test_a_round_that_read_one_return_of_a_key_may_go_on_up_to_the_next():
     """Else entries of a key that were given back in two requests, one after the other, come again for ever."""
     order = KeyOrder()
     versions = []
-    for position, version in ((5, 10), (7, 11), (6, 11)):
-        order.give_back((position,), sticky_hash=1)
-        versions.append((order.send(), version))
+    for time, (position, version) in enumerate([(5, 10), (7, 11), (6, 11)]):
+        versions.append((UnderWay(time), version))
+        order.give_back((position,), versions[-1][0], sticky_hash=1)
     for requests, version in versions:
         requests.committed(version)
     order.arrives(9)
@@ -129,8 +129,23 @@ def test_while_everything_waits_the_queue_is_not_full_of_it(client, broker):
     assert values(receive(consumer, 6)) == numbered("a", 6)
 
 
-def test_what_waits_for_another_of_its_key_is_not_sent_again(client, broker, monkeypatch):
-    """Each key's messages wait in the client, while other keys go on; only what was given back is sent twice."""
+def test_one_round_returns_what_comes_again_soon(client, broker):
+    """The request has the permit of the message, and the round that reads it delivers it again: there is no round
+    without requests."""
+    publish(client, *numbered("a", 6))
+    consumer = client.subscribe("t", "s", **BY_KEY)
+    eventually(lambda: queued(consumer) == 6)
+    began = broker.rounds.bundle.round, broker.requests_version()
+    for number in range(6):
+        consumer.negative_acknowledge(receive(consumer, 1)[0])
+        assert values(receive(consumer, 1)) == [f"a{number}"]
+    assert broker.rounds.bundle.round - began[0] <= broker.requests_version() - began[1]
+
+
+@pytest.mark.parametrize("size, of_each", [(1000, 20), (10, 5)])
+def test_what_waits_for_another_of_its_key_is_not_sent_again(client, monkeypatch, size, of_each):
+    """Each key's messages wait in the client, while other keys go on; only what was given back is sent twice, also
+    where more wait than the queue has room for."""
     arrived, arrive = [], PartitionSubscription.on_delivery
 
     def on_delivery(subscription, row, version):
@@ -138,12 +153,12 @@ def test_what_waits_for_another_of_its_key_is_not_sent_again(client, broker, mon
         arrive(subscription, row, version)
 
     monkeypatch.setattr(PartitionSubscription, "on_delivery", on_delivery)
-    keys = "abcdefghij"
-    publish(client, *(f"{key}{number}" for number in range(20) for key in keys))
-    consumer = client.subscribe("t", "s", **BY_KEY)
-    eventually(lambda: queued(consumer) == 200)
+    keys, total = "abcdefghij", 10 * of_each
+    publish(client, *(f"{key}{number}" for number in range(of_each) for key in keys))
+    consumer = client.subscribe("t", "s", receiver_queue_size=size, **BY_KEY)
+    eventually(lambda: queued(consumer) == min(size, total))
     got, returns = [], 0
-    while len(got) < 200:
+    while len(got) < total:
         (message,) = receive(consumer, 1)
         if not message.redelivery_count() and returns < 20 and len(got) >= 10 * returns:
             consumer.negative_acknowledge(message)
@@ -151,8 +166,8 @@ def test_what_waits_for_another_of_its_key_is_not_sent_again(client, broker, mon
         else:
             consumer.acknowledge(message)
             got.append(message)
-    assert [of_key(got, key) for key in keys] == [numbered(key, 20) for key in keys]
-    assert sum(arrived) == 200 + returns and nothing_comes(consumer)
+    assert [of_key(got, key) for key in keys] == [numbered(key, of_each) for key in keys]
+    assert sum(arrived) == total + returns and nothing_comes(consumer)
 
 
 def test_what_waits_too_long_is_given_back(client, monkeypatch):

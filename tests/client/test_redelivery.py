@@ -4,6 +4,8 @@
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.client.acks.acknowledgement_tracker import AcknowledgementTracker
+from pulsar_spark.client.acks.given_back import GivenBack
 from pulsar_spark.link.channel import Channel
 from tests.support.waiting import eventually, nothing_comes, receive_values, send
 
@@ -28,14 +30,41 @@ def counted(messages: list) -> list[tuple[str, int]]:
     return [(message.data().decode(), message.redelivery_count()) for message in messages]
 
 
-def test_a_delay_is_at_least_100_ms(client, broker):
+@pytest.fixture
+def delays_ms(monkeypatch) -> list[int]:
+    """Those with which entries were given back."""
+    found, give_back = [], AcknowledgementTracker.give_back
+
+    def note(tracker, positions, delay_ms, *others, **named):
+        found.append(delay_ms)
+        give_back(tracker, positions, delay_ms, *others, **named)
+
+    monkeypatch.setattr(AcknowledgementTracker, "give_back", note)
+    return found
+
+
+def test_a_delay_is_at_least_100_ms(client, broker, delays_ms):
     send(client, "t", "m0")
     consumer = client.subscribe("t", "s", negative_ack_redelivery_delay_ms=0, **SHARED, **EARLIEST)
     consumer.negative_acknowledge(consumer.receive(60_000))
-    assert eventually(lambda: returns(broker)) == [(0, 0, 100)]
+    assert delays_ms == [100]
 
 
-def test_a_backoff_grows_with_the_message_s_count_and_has_no_floor(client, broker):
+@pytest.mark.parametrize("delay_ms, left_ms", [(100, 0), (1000, 0), (1001, 1001)])
+def test_a_short_delay_passes_before_the_request(delay_ms, left_ms):
+    """One round then reads it and delivers the entry again; a longer delay is kept by the broker."""
+    given_back = GivenBack()
+    given_back.add([7], delay_ms, 5.0)
+    if not left_ms:
+        assert given_back.take(5.0 + (delay_ms - 1) / 1000) == ([], [])
+    assert given_back.next_time <= 5.02 + (delay_ms - left_ms) / 1000
+    assert given_back.take(5.02 + (delay_ms - left_ms) / 1000)[0] == [{"first": 7, "last": 7, "delay_ms": left_ms}]
+    given_back.add([7], 300, 5.0)
+    ((row,), _) = given_back.take(5.1, is_last=True)
+    assert 200 <= row["delay_ms"] <= 220 and not given_back
+
+
+def test_a_backoff_grows_with_the_message_s_count_and_has_no_floor(client, broker, delays_ms):
     send(client, "t", "m0")
     backoff = pulsar.MultiplierRedeliveryBackoff(min_delay_ms=10, max_delay_ms=30, multiplier=2)
     consumer = client.subscribe("t", "s", negative_ack_redelivery_backoff=backoff, **SHARED, **EARLIEST)
@@ -45,7 +74,7 @@ def test_a_backoff_grows_with_the_message_s_count_and_has_no_floor(client, broke
         consumer.negative_acknowledge(message)
     consumer.negative_acknowledge(consumer.receive(60_000).message_id())
     assert consumer.receive(60_000).redelivery_count() == 4
-    assert [delay for _, _, delay in returns(broker)] == [10, 20, 30, 10]
+    assert delays_ms == [10, 20, 30, 10]
 
 
 def test_an_entry_is_named_once_and_its_last_deadline_counts(client, broker, monkeypatch):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pulsar_spark.client.acks.acknowledgements import AckGroup
-from pulsar_spark.client.acks.given_back import GivenBack
+from pulsar_spark.client.acks.given_back import SOON_MS, GivenBack
 from pulsar_spark.client.acks.pending_acks import PendingAcks
 from pulsar_spark.client.acks.receipts import Receipt
 from pulsar_spark.client.receiving.key_order import KeyOrder
@@ -18,9 +18,7 @@ from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.outbox import SPACING
 from pulsar_spark.protocol.redelivery.letters import ReconsumeLater
-
-SOON_MS = 1000
-"""Up to which delay later messages of a key wait in the client for one that was given back."""
+from pulsar_spark.storage.clock import monotonic
 
 
 class Grouping(NamedTuple):
@@ -74,7 +72,7 @@ class AcknowledgementTracker:
         self.group = AckGroup(grouping.is_batch_index)
         self.pending = PendingAcks()
         self._key_order = key_order
-        self._given_back = GivenBack()
+        self.given_back = GivenBack()
         self._is_gathering = self._is_full = False
         self._receipt: Receipt | None = None
         self._ended_by: PulsarSparkError | None = None
@@ -188,36 +186,53 @@ class AcknowledgementTracker:
     ) -> None:
         """Give entries back after a delay; *sticky_hash* is that of a single one. Entries that *are_dead* delay no
         others: they become letters. *is_soon*: unless the delay is long, they come again."""
+        now = monotonic()
         with self._lock:
+            if self._ended_by is not None:
+                return
+            next_time, requests = self.given_back.next_time, self.given_back.add(positions, delay_ms, now)
             if self._key_order is not None and not are_dead:
-                self._key_order.give_back(positions, sticky_hash, is_soon=is_soon and delay_ms <= SOON_MS)
-            if self._ended_by is None and self._given_back.add(positions, delay_ms):
-                self._gathering.ask(0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING))
+                is_soon = is_soon and delay_ms <= SOON_MS
+                self._key_order.give_back(positions, requests, sticky_hash, is_soon=is_soon)
+            if requests.time < next_time:
+                spacing = SPACING if delay_ms > SOON_MS and not self._grouping.is_immediate else 0.0
+                self._gathering.ask(requests.time + spacing - now)
 
     def give_back_unseen(self, position: int, sticky_hash: int) -> None:
         """Give back an entry that the application did not see. Requires the lock."""
+        next_time, requests = self.given_back.next_time, self.given_back.add_unseen(position, monotonic())
         if self._key_order is not None:
-            self._key_order.give_back((position,), sticky_hash)
-        if self._given_back.add_unseen(position):
+            self._key_order.give_back((position,), requests, sticky_hash)
+        if requests.time < next_time:
             self._gathering.ask(SPACING)
 
-    def take_rows(self) -> list[dict]:
+    def take_rows(self, *, is_last: bool = False) -> list[dict]:
+        """Take the acknowledgements, and the entries to give back by now; all of these if *is_last*."""
+        now = monotonic()
         with self._lock:
             self._is_gathering = self._is_full = False
             self.pending.room = 0
             rows = self._take()
-            given_back, self._given_back = self._given_back, GivenBack()
-            if self._key_order is not None and given_back:
-                self._channel.when_committed(self._key_order.send().committed)
-        return rows + [self._make("negative_ack", **columns) for columns in given_back.requests()]
+            given_back, under_way = self.given_back.take(now, is_last=is_last)
+            if self._key_order is not None:
+                for requests in under_way:
+                    self._channel.when_committed(requests.committed)
+            if self.given_back:
+                self._gathering.ask(self.given_back.next_time - now)
+        return rows + [self._make("negative_ack", **columns) for columns in given_back]
 
     def _take_all_rows(self) -> list[dict]:
+        with self._lock:
+            left = self.given_back.next_time - monotonic()
+            if 0 < left <= SPACING and not (self._is_full or self._grouping.is_immediate):
+                self._gathering.ask(left)  # acknowledgements go with what is to be given back in a moment
+                return []
         rows = self.take_rows()
         return rows + self._early_rows() if rows else rows
 
     def forget_given_back(self) -> None:
         """Forget entries given back. Requires the lock."""
-        self._given_back.clear()
+        self.given_back.clear()
         if self._key_order is not None:
             self._key_order.forget()
 

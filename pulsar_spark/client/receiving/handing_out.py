@@ -13,6 +13,7 @@ from pulsar_spark.client.acks.acknowledgement_tracker import AcknowledgementTrac
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.delivery import Delivery
 from pulsar_spark.client.receiving.key_guard import MOST_GUARDED, KeyGuard
+from pulsar_spark.client.receiving.key_order import KeyOrder
 from pulsar_spark.client.receiving.reading import Read, read_messages
 from pulsar_spark.client.receiving.ready import Ready
 from pulsar_spark.errors import TopicNotFound
@@ -34,6 +35,7 @@ class HandingOut:
     lock: threading.Lock
     generation: int
     tracker: AcknowledgementTracker
+    key_order: KeyOrder | None
     _guard: KeyGuard | None
     row: Callable[..., dict]
     _channel: Channel
@@ -78,6 +80,9 @@ class HandingOut:
         """Count the taken messages; return the permits to request. Call it before using the counts, with the lock."""
         taken = self._ready.newly_taken()
         self._queued -= taken
+        if self.key_order is not None:
+            waiting = len(self.key_order.waiting) - self._permits.queue_size
+            self._permits.keep(len(self.tracker.given_back) + max(0, waiting))
         return self._permits.take(taken) if taken else 0
 
     def look_again(self) -> None:

@@ -14,8 +14,6 @@ from pulsar_spark.storage.entries.key_hashes import hashes_of
 MOST_GUARDED = 20
 """How many messages are checked at once while some may be too early."""
 _WATCH_SECONDS = 0.5
-_REQUEST_SECONDS = 0.1
-"""How often permits are requested while messages are to come again."""
 
 
 class InOrder(NamedTuple):
@@ -31,7 +29,6 @@ class KeyGuard:
 
     def __init__(self, subscription, order: KeyOrder):
         self._subscription, self._order, self._is_watching = subscription, order, False
-        self._is_requesting = False
 
     def hashes_of(self, messages: list[Message]) -> dict[int, int] | None:
         """The hashes of the first *messages*, by position; None if none can be too early."""
@@ -88,16 +85,15 @@ class KeyGuard:
             return False
         if not order.is_early(sticky_hash, position, version):
             return True
-        if not self._let_wait(sticky_hash, message):
+        if not self._let_wait(sticky_hash, message, version):
             self._give_back(sticky_hash, position)
         return False
 
-    def _let_wait(self, sticky_hash: int, message: Message) -> bool:
-        order, subscription = self._order, self._subscription
-        if not order.may_wait(sticky_hash):
+    def _let_wait(self, sticky_hash: int, message: Message, version: int) -> bool:
+        subscription = self._subscription
+        if not subscription._permits.queue_size:
             return False
-        most, now = subscription._permits.queue_size, time.monotonic()
-        does_wait = order.waiting.put(sticky_hash, message, most=most, now=now)
+        does_wait = self._order.let_wait(sticky_hash, message, version, time.monotonic())
         if does_wait and not self._is_watching:
             self._is_watching = True
             subscription._channel.call_later(WAIT_SECONDS, self.give_back_late)
@@ -106,27 +102,6 @@ class KeyGuard:
     def _give_back(self, sticky_hash: int, position: int) -> None:
         self._subscription.tracker.give_back_unseen(position, sticky_hash)
         self._subscription._consumer._forget_unacked_entry(self._subscription, position)
-
-    def request_permits(self) -> None:
-        """Request permits for messages that come again, lest they wait until half the queue is empty."""
-        subscription = self._subscription
-        if subscription._consumer._receiver.is_closed or not subscription.is_connected:
-            self._is_requesting = False
-            return
-        with subscription.lock:
-            permits = subscription._count_taken() + subscription._permits.used_permits()
-            self._is_requesting = self._order.is_guarding
-        subscription._flow(permits)
-        if self._is_requesting:
-            subscription._channel.call_later(_REQUEST_SECONDS, self.request_permits)
-
-    def comes_again(self, delay_ms: int) -> None:
-        """An entry was given back and comes again soon."""
-        with self._subscription.lock:
-            self._subscription._permits.limit()
-        if not self._is_requesting:
-            self._is_requesting = True
-            self._subscription._channel.call_later(max(delay_ms / 1000, _REQUEST_SECONDS), self.request_permits)
 
     def give_back_late(self) -> None:
         """Give back messages that waited too long."""

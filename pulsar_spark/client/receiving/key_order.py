@@ -4,7 +4,6 @@ The broker holds back later entries once a round has read the give-back (semanti
 in the client, if the message comes again soon and there is room, or else are given back unseen.
 """
 
-import itertools
 import sys
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
@@ -14,17 +13,17 @@ from typing import NamedTuple
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.waiting_messages import WaitingMessages
 
-_numbers = itertools.count()
 _POSITION = attrgetter("position")
 
 
 class UnderWay:
-    """Requests sent together, and their version in ``requests``; above all others until committed."""
+    """Requests sent together, not before those of an earlier *time*, and their version in ``requests``; above all
+    others until committed."""
 
-    __slots__ = ("number", "version")
+    __slots__ = ("time", "version")
 
-    def __init__(self):
-        self.number, self.version = next(_numbers), sys.maxsize
+    def __init__(self, time: float = 0.0):
+        self.time, self.version = time, sys.maxsize
 
     def committed(self, version: int) -> None:
         self.version = version
@@ -42,8 +41,8 @@ class KeyOrder:
 
     def __init__(self):
         self._guards: dict[int, list[_Guard]] = {}
-        """By hash, with ascending positions and requests; a guard replaces those of later positions and older
-        requests."""
+        """By hash, with ascending positions and times of requests; a guard replaces those of later positions and
+        earlier requests."""
         self._returned: dict[int, UnderWay] = {}
         self._unknown: dict[int, tuple[UnderWay, bool]] = {}
         self._awaited: dict[int, dict[int, UnderWay]] = {}
@@ -51,8 +50,8 @@ class KeyOrder:
         self._not_soon: dict[int, UnderWay] = {}
         """Hashes of entries that come again later, or were given back unseen: their messages do not wait here."""
         self.waiting = WaitingMessages()
-        self._next, self._arrived = UnderWay(), -1
-        """The unsent give-backs, and the version that the round of the present entries had read."""
+        self._arrived = -1
+        """The latest version that the round of an entry had read."""
 
     @property
     def is_guarding(self) -> bool:
@@ -63,16 +62,19 @@ class KeyOrder:
     def unknown(self) -> list[int]:
         return sorted(self._unknown)
 
-    def give_back(self, positions: Collection[int], sticky_hash: int | None = None, *, is_soon: bool = False) -> None:
-        """Note entries given back; *sticky_hash* is that of a single one, if known. *is_soon*: they come again soon."""
+    def give_back(
+        self, positions: Collection[int], requests: UnderWay, sticky_hash: int | None = None, *, is_soon: bool = False
+    ) -> None:
+        """Note entries that *requests* give back; *sticky_hash* is that of a single one, if known. *is_soon*: they come
+        again soon."""
         if self.waiting:
             self.waiting.drop(positions)
         for position in positions:
-            self._returned[position] = self._next
+            self._returned[position] = requests
             if sticky_hash is None:
-                self._unknown[position] = self._next, is_soon
+                self._unknown[position] = requests, is_soon
             else:
-                self._guard(sticky_hash, position, self._next, is_soon)
+                self._guard(sticky_hash, position, requests, is_soon)
 
     def learn(self, hashes: Mapping[int, int]) -> None:
         for position, sticky_hash in hashes.items():
@@ -87,21 +89,16 @@ class KeyOrder:
             self._not_soon[sticky_hash] = requests
         guards = self._guards.setdefault(sticky_hash, [])
         at = bisect_left(guards, position, key=_POSITION)
-        if at and guards[at - 1].requests.number >= requests.number:
+        if at and guards[at - 1].requests.time >= requests.time:
             return
         end = at
-        while end < len(guards) and guards[end].requests.number <= requests.number:
+        while end < len(guards) and guards[end].requests.time <= requests.time:
             end += 1
         guards[at:end] = [_Guard(position, requests)]
 
-    def send(self) -> UnderWay:
-        """Note that all give-backs so far are sent with the next commit."""
-        requests, self._next = self._next, UnderWay()
-        return requests
-
     def arrives(self, requests_version: int) -> None:
-        """Note what the round of the following entries had read."""
-        if requests_version == self._arrived:
+        """Note what the round of an entry had read; messages of earlier rounds may follow it."""
+        if requests_version <= self._arrived:
             return
         self._arrived = requests_version
         left = {
@@ -128,9 +125,14 @@ class KeyOrder:
         at = bisect_left(guards, position, key=_POSITION)
         return at > 0 and guards[at - 1].requests.version > requests_version
 
-    def may_wait(self, sticky_hash: int) -> bool:
-        """Whether early messages of a hash may wait here."""
-        return sticky_hash in self._awaited and sticky_hash not in self._not_soon
+    def let_wait(self, sticky_hash: int, message: Message, requests_version: int, now: float) -> bool:
+        """Let an early message wait here, if there is room and the earlier one comes again soon."""
+        if sticky_hash not in self._awaited or sticky_hash in self._not_soon:
+            return False
+        awaited, position = self._awaited[sticky_hash], message._position
+        if position in awaited and awaited[position].version <= requests_version:
+            del awaited[position]  # it came before an earlier one
+        return self.waiting.put(sticky_hash, message, now=now)
 
     def release(self, sticky_hash: int, position: int, requests_version: int, *, is_last: bool) -> list[Message]:
         """Take the messages that need not wait any more, in order, since an entry came in order: it was awaited, or
@@ -154,7 +156,7 @@ class KeyOrder:
 
     def forget(self) -> None:
         """Forget all give-backs: everything unacknowledged comes again."""
-        self._guards, self._returned, self._unknown, self._next = {}, {}, {}, UnderWay()
+        self._guards, self._returned, self._unknown, self._arrived = {}, {}, {}, -1
         self._awaited, self._not_soon = {}, {}
         self.waiting.clear()
 

@@ -11,8 +11,7 @@ WATCH_SECONDS = 1.0
 
 class QueueWatch:
     """Checks a :class:`PartitionSubscription` once a second while its queue may shrink. Not on Exclusive and
-    Failover, and while messages wait for earlier ones of their
-    keys only down to the limit of that time."""
+    Failover."""
 
     def __init__(self, subscription: Any, permits: Permits):
         self._subscription, self._permits, self._is_watching = subscription, permits, False
@@ -30,9 +29,7 @@ class QueueWatch:
             return
         with subscription.lock:
             permits = subscription._count_taken()
-            order = subscription.key_order
-            is_limited = order is not None and order.is_guarding
-            too_many = self._permits.too_many(subscription._queued, is_limited=is_limited)
+            too_many = self._permits.too_many(subscription._queued)
         tail = receiver.take_back(subscription, too_many)
         redelivery = UnderWay()
         with subscription.lock:

@@ -17,8 +17,8 @@ _POSITION = attrgetter("_position")
 
 
 class WaitingMessages:
-    """By hash, in order. They count as taken from the queue, so that other keys go on. The caller holds the
-    subscription's lock."""
+    """By hash, in order. Up to a queue full of them count as taken from the queue, so that other keys go on. The caller
+    holds the subscription's lock."""
 
     def __init__(self) -> None:
         self._by_hash: dict[int, list[Message]] = {}
@@ -34,11 +34,11 @@ class WaitingMessages:
     def __contains__(self, sticky_hash: int) -> bool:
         return sticky_hash in self._by_hash
 
-    def put(self, sticky_hash: int, message: Message, *, most: int, now: float) -> bool:
-        """Let *message* wait, unless *most* do, or too many bytes would have to be kept."""
+    def put(self, sticky_hash: int, message: Message, *, now: float) -> bool:
+        """Let *message* wait, unless too many bytes would have to be kept."""
         block = message._block
         new_bytes = 0 if block in self._blocks else block.nbytes
-        if self._count >= most or (self._bytes and self._bytes + new_bytes > MOST_BYTES):
+        if self._bytes and self._bytes + new_bytes > MOST_BYTES:
             return False
         self._blocks[block] += 1
         self._bytes += new_bytes

@@ -170,7 +170,7 @@ class Consumer(Described, Acknowledging):
     def _leave_orderly(self) -> list[dict]:
         """Stop receiving; return the remaining acknowledgements and the requests to leave."""
         self._receiver.check_closed()
-        rows = [row for subscription in self._subscriptions for row in subscription.tracker.take_rows()]
+        rows = [row for subscription in self._subscriptions for row in subscription.tracker.take_rows(is_last=True)]
         rows += [subscription.row("close") for subscription in self._subscriptions]
         self._membership.finish()
         self._channel.logger.info("%s: consumer %r closed", self._receiver.name, self.consumer_name())

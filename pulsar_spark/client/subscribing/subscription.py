@@ -8,7 +8,7 @@ one (4.13). Messages above the limit of the dead letter policy are given back un
 import threading
 from collections.abc import Callable, Iterator
 
-from pulsar_spark.client.acks.acknowledgement_tracker import SOON_MS, AcknowledgementTracker
+from pulsar_spark.client.acks.acknowledgement_tracker import AcknowledgementTracker
 from pulsar_spark.client.model.enums import ConsumerType
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.receiving.compacted_out import CompactedOut
@@ -57,8 +57,8 @@ class PartitionSubscription(HandingOut):
         self.key_order = KeyOrder() if settings.keeps_key_order else None
         self._guard = None if self.key_order is None else KeyGuard(self, self.key_order)
         self.wants_due_first = not settings.keeps_key_order
-        # On Key_Shared small deliveries cost more.
-        early_rows = self._early_flow if settings.consumer_type is ConsumerType.Shared else list
+        has_early_flow = self.key_order is not None or settings.consumer_type is ConsumerType.Shared
+        early_rows = self._early_flow if has_early_flow else list
         self.tracker = AcknowledgementTracker(
             self._channel, self.lock, self.row, settings.grouping, early_rows, self.key_order
         )
@@ -117,9 +117,14 @@ class PartitionSubscription(HandingOut):
             self._channel.submit([self.row("flow", permits=permits)], is_urgent=True)
 
     def _early_flow(self) -> list[dict]:
+        """What was taken is requested with other rows, on Key_Shared only while entries are to come again: small
+        deliveries cost more there."""
         with self.lock:
             permits = self._count_taken()
-            permits += self._permits.early_permits()
+            if self.key_order is None:
+                permits += self._permits.early_permits()
+            elif self.key_order.is_guarding:
+                permits += self._permits.used_permits()
         return [self.row("flow", permits=permits)] if permits > 0 else []
 
     def seek_row(self, properties: dict[str, str], start_after: tuple[int, int] | None) -> dict:
@@ -149,8 +154,6 @@ class PartitionSubscription(HandingOut):
                 sticky_hash = message._sticky_hash()
                 is_soon |= message.redelivery_count() < self._max_redeliver_count
             self.tracker.give_back(positions, delay_ms, sticky_hash, is_soon=is_soon)
-            if self._guard is not None and self._permits.queue_size and delay_ms <= SOON_MS:
-                self._guard.comes_again(delay_ms)
             self.look_again()
 
     def _drop_queued(self, stale: UnderWay | None = None) -> None:
@@ -227,12 +230,7 @@ class PartitionSubscription(HandingOut):
             is_dead = not is_stale and is_too_often(delivery.redelivery_count, self._max_redeliver_count)
             is_shown = not (is_stale or is_dead)
             permits = self._count_taken()
-            permits += self._permits.arrive(
-                delivery.messages,
-                round_number=row["delivery_round"],
-                queued=self._queued,
-                is_limited=self.key_order is not None and self.key_order.is_guarding,
-            )
+            permits += self._permits.arrive(delivery.messages, round_number=row["delivery_round"], queued=self._queued)
             if is_shown:
                 self._queued += delivery.messages
                 if delivery.redelivery_count and not self.is_single_active:

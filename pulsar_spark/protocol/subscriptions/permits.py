@@ -11,9 +11,6 @@ memory."""
 GROWTH = 4
 """The factor by which a queue grows; each step costs a round."""
 
-LIMIT = 2
-"""How many times its least size a queue has at most while messages wait for earlier ones of their keys."""
-
 IDLE_LOOKS = 10
 """After so many looks at an empty and unused queue, it is too large."""
 
@@ -39,7 +36,7 @@ class Permits:
 
     def __init__(self, queue_size: int, most: int = 0):
         self.queue_size, self.least, self.most = queue_size, queue_size, max(queue_size, most)
-        self._used = self._wanted = 0
+        self._used = self._kept = self._wanted = 0
         self._debt = 0
         """Messages that a queue above its new size must lose before it requests more."""
         self._taken = self._lately = 0
@@ -61,7 +58,7 @@ class Permits:
     def connect(self) -> int:
         """Start anew: the broker does not know the consumer yet, or its cursor was moved."""
         self.queue_size = self.least
-        self._used = self._debt = self._taken = self._lately = 0
+        self._used = self._kept = self._debt = self._taken = self._lately = 0
         return self.queue_size or self._wanted
 
     def want_one(self) -> int:
@@ -71,31 +68,15 @@ class Permits:
         self._wanted = 1
         return 1
 
-    def limit(self) -> None:
-        """Keep the queue short while messages of some keys wait: those of a long one are mostly of these keys, and what
-        they wait for comes after them.
-
-        >>> permits = Permits(queue_size=4, most=64)
-        >>> permits.queue_size = 64
-        >>> permits.limit(), permits.queue_size, permits.take(58), permits.take(10)
-        (None, 8, 2, 10)
-        """
-        most = LIMIT * self.least
-        if self.queue_size > most:
-            self._debt += self.queue_size - most
-            self.queue_size, self._taken = most, 0
-
-    def arrive(self, messages: int, *, round_number: int, queued: int, is_limited: bool = False) -> int:
-        """*messages* of a round arrived while *queued* waited; a round may arrive in parts. *is_limited*: keep to the
-        :meth:`limit`."""
+    def arrive(self, messages: int, *, round_number: int, queued: int) -> int:
+        """*messages* of a round arrived while *queued* waited; a round may arrive in parts."""
         if round_number != self._round:
             self._round, self._brought, self._was_empty = round_number, 0, queued == 0
         self._brought += messages
         is_too_small = self._was_empty and 2 * self._brought >= self.queue_size
-        most = min(self.most, LIMIT * self.least) if is_limited else self.most
-        if not is_too_small or self._taken < self.queue_size or self.queue_size >= most:
+        if not is_too_small or self._taken < self.queue_size or self.queue_size >= self.most:
             return 0
-        before, self.queue_size = self.queue_size, min(GROWTH * self.queue_size, most)
+        before, self.queue_size = self.queue_size, min(GROWTH * self.queue_size, self.most)
         self._taken = 0
         return self._paid(self.queue_size - before)
 
@@ -115,6 +96,18 @@ class Permits:
         self._lately += messages
         return self._due_permits()
 
+    def keep(self, messages: int) -> None:
+        """Of the messages taken so far, keep the permits of this many.
+
+        >>> permits = Permits(queue_size=4)
+        >>> permits.take(1), permits.keep(2), permits.take(1), permits.used_permits()
+        (0, None, 0, 0)
+        >>> permits.keep(0), permits.used_permits()
+        (None, 2)
+        """
+        self._used -= messages - self._kept
+        self._kept = messages
+
     def early_permits(self) -> int:
         """Permits to add to a request that is about to be sent.
 
@@ -123,10 +116,7 @@ class Permits:
         >>> permits.take(3), permits.early_permits(), permits.early_permits()
         (0, 3, 0)
         """
-        if self.queue_size < self.most or self.most == self.least:
-            return 0
-        used, self._used = self._used, 0
-        return self._paid(used)
+        return 0 if self.queue_size < self.most or self.most == self.least else self.used_permits()
 
     def used_permits(self) -> int:
         """Permits of the messages taken so far, also if they are few."""
@@ -141,11 +131,8 @@ class Permits:
         """These messages were sent but not queued."""
         return self._paid(messages) if self.queue_size else self._wanted
 
-    def too_many(self, queued: int, *, is_limited: bool = False) -> int:
-        """How many of the *queued* messages to give back because the queue shrinks; call it once a second. While it
-        *is_limited*, it does not shrink for being idle."""
-        if is_limited:
-            return self._debt
+    def too_many(self, queued: int) -> int:
+        """How many of the *queued* messages to give back because the queue shrinks; call it once a second."""
         self._idle_looks = 0 if queued or self._lately else self._idle_looks + 1
         had_some, self._has_waiting = self._has_waiting, queued > 0
         enough, self._lately = max(self.least, 2 * self._lately), 0
