@@ -107,7 +107,7 @@ class TopicSchemas:
         if topic_id is None:
             return None
         if (topic_id, version) not in self._written:
-            versions = {each.version: each.info for each in self._table.versions(topic_id) if not each.is_removed}
+            versions = self._table.written(topic_id)
             if version not in versions:
                 return None  # not cached: it may be added later
             self._written[topic_id, version] = versions[version]

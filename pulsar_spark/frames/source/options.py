@@ -16,6 +16,7 @@ _READS = (BATCH_READ, STREAM_READ, SUBSCRIPTION)
 _STREAMS = (STREAM_READ, SUBSCRIPTION)
 _WRITES = (BATCH_WRITE, STREAM_WRITE)
 OURS, CONNECTOR = "pulsar_spark", "connector"
+TOPIC_SCHEMA = "topic"
 EARLIEST, LATEST = "earliest", "latest"
 
 _OF_SPARK = {"checkpointlocation", "queryname"}
@@ -90,6 +91,7 @@ class SourceOptions:
     topics: tuple[str, ...] = _option(*_READS, parse=_names, default=())
     topics_pattern: str | None = _option(*_READS)
     columns: str = _option(*_READS, default=OURS)
+    value_schema: str | None = _option(*_READS, *_WRITES)
     private_key_path: str | None = _option(*_READS)
     crypto_failure_action: str = _option(*_READS, *_WRITES, default="FAIL")
 
@@ -177,6 +179,12 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     _check_topics(parsed)
     if parsed.columns not in (OURS, CONNECTOR):
         raise InvalidConfiguration(f"option 'columns' is {parsed.columns!r}: give {OURS!r} or {CONNECTOR!r}")
+    if parsed.value_schema not in (None, TOPIC_SCHEMA):
+        raise InvalidConfiguration(
+            f"option 'valueSchema' is {parsed.value_schema!r}: give {TOPIC_SCHEMA!r}, the topic's schema"
+        )
+    if parsed.value_schema and parsed.columns == CONNECTOR:
+        raise InvalidConfiguration("options valueSchema and columns contradict each other: leave one out")
     return parsed
 
 

@@ -10,6 +10,9 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR
 from pulsar_spark.frames.source.message_slices import MessageSlice
 from pulsar_spark.frames.source.options import CONNECTOR, SourceOptions
+from pulsar_spark.frames.source.typed_values import TypedValues, schema_of_topics
+from pulsar_spark.frames.values.value_decoding import VALUE, VALUE_ERROR
+from pulsar_spark.frames.values.value_types import column_type, spark_type_of
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.protocol.keys.sticky_key import bytes_of
 from pulsar_spark.protocol.suggestions import close_names, did_you_mean
@@ -46,7 +49,7 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 
 def source_schema(options: SourceOptions) -> T.StructType:
     """All columns that a read can have: those of ``read_messages`` and ``topic``; with a subscription also
-    ``redelivery_count``."""
+    ``redelivery_count``, with the topic's schema also ``value`` and ``value_error``."""
     if options.columns == CONNECTOR:
         return _CONNECTOR_COLUMNS
     table = from_arrow_schema(MESSAGES.schema)
@@ -54,6 +57,8 @@ def source_schema(options: SourceOptions) -> T.StructType:
     if options.subscription is not None:
         added.append(("redelivery_count", T.IntegerType()))
     added.append((PAYLOAD_ERROR, T.StringType()))
+    if options.value_schema is not None:
+        added += [(VALUE, spark_type_of(column_type(schema_of_topics(options)))), (VALUE_ERROR, T.StringType())]
     return T.StructType(
         [
             T.StructField("topic", T.StringType()),
@@ -89,12 +94,16 @@ class SourceColumns:
             needed = {name for each in schema.names for name in _NEEDED[each]}
         else:
             needed = {*schema.names, *(["payload"] if PAYLOAD_ERROR in schema.names else [])}
+        self._values: TypedValues | None = None
+        if {VALUE, VALUE_ERROR} & {*schema.names} and options.value_schema is not None:
+            self._values = TypedValues(options.root, schema_of_topics(options))
+            needed |= {"payload", "schema_version"}
         self.needed = tuple(name for name in READ_COLUMNS if name in needed)
 
     def batches(self, tables: Iterable[pa.Table], slice_: MessageSlice) -> Iterator[pa.RecordBatch]:
         """The rows of *tables*, which ``read_slice`` gives for :attr:`needed`, as Spark wants them."""
         arrow = to_arrow_schema(self._schema, timezone="UTC")
-        for rows in tables:
+        for rows in tables if self._values is None else self._values.added(tables, slice_.topic):
             shown = _of_connector(rows, slice_, self._schema.names) if self._is_connector else _of_ours(rows, slice_)
             yield from shown.select(self._schema.names).cast(arrow).to_batches()
 

@@ -1,4 +1,4 @@
-"""Decode payloads in a Python worker, Avro by ``fastavro``, JSON by ``json``: a value or an error for each."""
+"""Decode payloads in a Python worker, Avro by ``fastavro``, JSON by ``json``, texts: a value or an error for each."""
 
 import io
 import json
@@ -17,7 +17,7 @@ from pulsar_spark.schema.schema_avro import fastavro, parsed_writer
 
 VALUE, VALUE_ERROR = "value", "value_error"
 """Columns with a message's value and the error; both are null for a null value."""
-WRONG_JSON = "the payload is not JSON that fits the schema"
+WRONG_JSON, WRONG_TEXT = "the payload is not JSON that fits the schema", "the payload is not UTF-8"
 _Read = Callable[[bytes, int | None], Any]
 
 
@@ -27,7 +27,11 @@ class ValueDecoder:
     *writers* are the schemas of the versions that wrote, which Avro needs."""
 
     def __init__(self, info: SchemaInfo, writers: Mapping[int, SchemaInfo]):
-        self._read = _json_read(info) if info.schema_type() is SchemaType.JSON else _avro_read(info, writers)
+        form = info.schema_type()
+        if form is SchemaType.STRING:
+            self._read: _Read = _read_text
+        else:
+            self._read = _json_read(info) if form is SchemaType.JSON else _avro_read(info, writers)
         self._kind = pa.struct({VALUE: column_type(info), VALUE_ERROR: pa.string()})
         self._stored = stored_type(self._kind)
 
@@ -54,6 +58,13 @@ class ValueDecoder:
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as failed:
             return {VALUE: None, VALUE_ERROR: f"{type(failed).__name__}: {str(failed)[:200]}"}
         return row
+
+
+def _read_text(payload: bytes, version: int | None) -> str:
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        raise ValueError(WRONG_TEXT) from None
 
 
 def _json_read(info: SchemaInfo) -> _Read:

@@ -45,15 +45,26 @@ def with_payloads(frame: DataFrame, schema: Schema | None) -> DataFrame:
     return frame.withColumn("payload", _payload(info, given[VALUE])).drop(VALUE)
 
 
-def _payload(info: SchemaInfo, given: T.DataType) -> Column:
+def check_value(info: SchemaInfo, given: T.DataType) -> None:
+    """:class:`InvalidMessage` unless a column of the type *given* loses nothing as values of *info*;
+    :class:`InvalidConfiguration` if no column can be such values."""
     form = info.schema_type()
     if form is SchemaType.STRING:
-        return _text(given)
+        if not isinstance(given, T.StringType | T.CharType | T.VarcharType | T.NullType):
+            raise InvalidMessage(f"column 'value' is a {given.simpleString()}, the schema a text: cast it to string")
+        return
     if form not in (SchemaType.AVRO, SchemaType.JSON):
         raise InvalidConfiguration(f"a schema of type {form.name} cannot encode a column: use AVRO, JSON or STRING")
     column_type(info)  # refused without one
+    value_writer(given, parse_definition(info.schema()), Place(form, is_strict=False))
+
+
+def _payload(info: SchemaInfo, given: T.DataType) -> Column:
+    check_value(info, given)
+    form = info.schema_type()
+    if form is SchemaType.STRING:
+        return _text()
     kind = parse_definition(info.schema())
-    value_writer(given, kind, Place(form, is_strict=False))
     if isinstance(given, T.NullType):
         return F.lit(None).cast("binary")
     if form is SchemaType.AVRO or not is_plain(given, kind):
@@ -61,9 +72,7 @@ def _payload(info: SchemaInfo, given: T.DataType) -> Column:
     return nulls_refused(given, kind, F.to_json(F.col(VALUE), {"ignoreNullFields": "false"}).cast("binary"))
 
 
-def _text(given: T.DataType) -> Column:
-    if not isinstance(given, T.StringType | T.CharType | T.VarcharType | T.NullType):
-        raise InvalidMessage(f"column 'value' is a {given.simpleString()}, the schema a text: cast it to string")
+def _text() -> Column:
     text = F.col(VALUE).cast("string")
     unreadable = refusal("InvalidMessage", f"{_NO_UTF8}: publish bytes, without a schema")
     return F.when(~F.is_valid_utf8(text), unreadable.cast("binary")).otherwise(text.cast("binary"))
@@ -72,15 +81,23 @@ def _text(given: T.DataType) -> Column:
 def _encoded_by_workers(info: SchemaInfo, given: T.DataType) -> Column:
     def payloads(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         encoder = ValueEncoder(info, given)
-        for values in batches:
-            yield encoder.payloads(values)
+        try:
+            for values in batches:
+                yield encoder.payloads(values)
+        except InvalidMessage as failed:
+            raise InvalidMessage(f"{REFUSED}InvalidMessage: {failed}") from None
 
     return arrow_udf(payloads, "binary")(F.col(VALUE))
 
 
 class ValueEncoder:
+    """Encodes values of a column of the type *given* by the schema *info*; create it in the worker."""
+
     def __init__(self, info: SchemaInfo, given: T.DataType):
-        self._form, kind = info.schema_type(), parse_definition(info.schema())
+        self._form = info.schema_type()
+        if self._form is SchemaType.STRING:
+            return
+        kind = parse_definition(info.schema())
         is_json = self._form is SchemaType.JSON
         place = Place(self._form, is_strict=True)
         self._strict = value_writer(given, kind, place)
@@ -90,8 +107,9 @@ class ValueEncoder:
             self._write = fastavro().schemaless_writer
 
     def payloads(self, values: pa.Array) -> pa.Array:
-        """The payloads, null for null values; :class:`InvalidMessage`, marked for the driver, if a value does not
-        fit."""
+        """The payloads, null for null values; :class:`InvalidMessage` if a value does not fit."""
+        if self._form is SchemaType.STRING:
+            return _text_bytes(values)
         stored = stored_type(values.type)
         values = values if stored == values.type else values.view(stored)
         try:
@@ -102,7 +120,7 @@ class ValueEncoder:
             except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as failed:
                 self._explain(values, failed)
         except Misfit as wrong:
-            raise InvalidMessage(f"{REFUSED}InvalidMessage: {wrong}: nothing was published") from None
+            raise InvalidMessage(f"{wrong}: nothing was published") from None
 
     def _payload(self, value: Any) -> bytes | None:
         if value is None:
@@ -124,3 +142,11 @@ class ValueEncoder:
         except UnicodeDecodeError:
             raise Misfit(_NO_UTF8) from None
         raise Misfit(f"a value does not fit the schema ({type(failed).__name__})")
+
+
+def _text_bytes(texts: pa.Array) -> pa.Array:
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        raise InvalidMessage(f"{_NO_UTF8}: publish bytes, without a schema") from None
+    return texts.cast(pa.binary())

@@ -46,8 +46,14 @@ _WIDER = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "d
 
 
 def column_type(info: SchemaInfo) -> pa.DataType:
-    """The column type of an AVRO or JSON schema; :class:`InvalidConfiguration` if it has none, as a JSON schema that is
-    not a record."""
+    """The column type of an AVRO, JSON or STRING schema; :class:`InvalidConfiguration` if it has none, as a JSON schema
+    that is not a record."""
+    if info.schema_type() is SchemaType.STRING:
+        return pa.string()
+    if info.schema_type() not in (SchemaType.AVRO, SchemaType.JSON):
+        raise InvalidConfiguration(
+            f"values of type {info.schema_type().name} have no column type: use AVRO, JSON or STRING"
+        )
     kind = parse_definition(info.schema())
     found = arrow_type(kind)
     if info.schema_type() is SchemaType.JSON:

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from pulsar_spark.columns import arrow_udf
 from pulsar_spark.errors import IncompatibleSchema, InvalidConfiguration
 from pulsar_spark.frames.given_frames import check_frame
-from pulsar_spark.frames.values.value_decoding import VALUE, VALUE_ERROR, WRONG_JSON, ValueDecoder
+from pulsar_spark.frames.values.value_decoding import VALUE, VALUE_ERROR, WRONG_JSON, WRONG_TEXT, ValueDecoder
 from pulsar_spark.frames.values.value_types import column_type, has_members, kinds, spark_type_of
 from pulsar_spark.protocol.schemas.avro_resolution import parse_definition
 from pulsar_spark.protocol.schemas.schema_info import SchemaInfo, SchemaType
@@ -55,16 +55,11 @@ def decode_values(
         raise InvalidConfiguration(f"the frame has no column {sorted(missing)}, only {messages.columns}")
     if info.schema_type() is SchemaType.STRING:
         text = F.try_validate_utf8(F.col("payload").cast("string"))
-        error = F.when(text.isNull() & F.col("payload").isNotNull(), F.lit("the payload is not UTF-8"))
+        error = F.when(text.isNull() & F.col("payload").isNotNull(), F.lit(WRONG_TEXT))
         return messages.withColumns({VALUE: text, VALUE_ERROR: error})
-    if info.schema_type() not in (SchemaType.AVRO, SchemaType.JSON):
-        raise InvalidConfiguration(
-            f"values of type {info.schema_type().name} have no column type: use AVRO, JSON or STRING"
-        )
     if info.schema_type() is SchemaType.JSON:
         return _from_json(messages, info)
-    writers = {each.version: each.info for each in table.versions(found.topic_id) if not each.is_removed}
-    return _read_by_workers(messages, info, writers)
+    return _read_by_workers(messages, info, table.written(found.topic_id))
 
 
 def _read_by_workers(messages: DataFrame, info: SchemaInfo, writers: Mapping[int, SchemaInfo]) -> DataFrame:

@@ -43,6 +43,10 @@ class SchemaTable:
         """All versions of a topic's schema, oldest first, with removals."""
         return self._read(topic_id)[1]
 
+    def written(self, topic_id: str) -> dict[int, SchemaInfo]:
+        """The schemas with which messages may have been written, by version."""
+        return {each.version: each.info for each in self.versions(topic_id) if not each.is_removed}
+
     def kept(self, topic_id: str) -> list[KeptSchema]:
         """The versions since the latest removal, for compatibility checks."""
         return _since_removal(self.versions(topic_id))

@@ -1,6 +1,7 @@
 """What Spark makes of the data source: found without a call, in SQL, in streams, after a crash, and with errors that a
 person can read."""
 
+import contextlib
 import shutil
 
 import pyarrow as pa
@@ -8,9 +9,12 @@ import pytest
 from pyspark.errors import PySparkException
 
 import pulsar_spark as pulsar
+from pulsar_spark.schema import AvroSchema
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic, delete_topic
 from tests.frames.source.reading import read_batch
+from tests.frames.source.test_typed_values import Order
+from tests.payloads.keys import key_pair
 
 NAME = "pulsar_spark"
 
@@ -137,6 +141,8 @@ def test_errors_are_one_line_that_is_ours(spark, root):
     with pytest.raises(PySparkException) as failed:
         spark.sql("SELECT 'a' AS payload").write.format(NAME).options(root=root, topic="t").mode("overwrite").save()
     assert "mode 'overwrite' would delete the messages of the topic" in first_line(failed)
+    with pytest.raises(PySparkException, match='cannot be written in the "ErrorIfExists" mode.*"Append"'):
+        spark.sql("SELECT 'a' AS payload").write.format(NAME).options(root=root, topic="t").save()
     with pytest.raises(PySparkException) as failed:
         write(spark, root, "SELECT 'abc' AS payload", maxMessageSize=2)
     assert "MessageTooBig: a payload has 3 bytes, above the maximum of 2" in str(failed.value)
@@ -151,3 +157,31 @@ def test_the_connector_s_columns_and_few_columns(spark, root):
     assert (row["value"], row["__key"], row["__messageProperties"]) == (b"v", b"k", {"a": "b"})
     few = spark.read.format(NAME).schema("position bigint, topic string").options(root=root, topic="t").load()
     assert few.collect() == [(0, "persistent://public/default/t")]
+
+
+@pytest.mark.long
+def test_typed_values_and_encryption_on_spark(spark, root, tmp_path):
+    """Also through tasks of a stream; what a value may not be is the first line of the error."""
+    with contextlib.closing(pulsar.Client(f"delta:{root}")) as client:
+        producer = client.create_producer("t", schema=AvroSchema(Order))
+        producer.send(Order(customer="a", items=1))
+    paths = [tmp_path / name for name in ("public.pem", "private.pem")]
+    for path, key in zip(paths, key_pair("k")):
+        path.write_bytes(key)
+    values = "SELECT struct('b' AS customer, int(id) AS items) AS value FROM range(2, 4)"
+    write(spark, root, values, encryptionKey="k", publicKeyPath=str(paths[0]))
+    options = {"topic": "t", "valueSchema": "topic", "privateKeyPath": str(paths[1])}
+    rows = read(spark, root, **options).select("value.*", "value_error").orderBy("items").collect()
+    assert [tuple(row) for row in rows] == [("a", 1, None), ("b", 2, None), ("b", 3, None)]
+    stream = spark.readStream.format(NAME).options(root=root, **options).load().select("value", "partition_key")
+    sink = stream.writeStream.format(NAME).options(root=root, topic="copy", checkpointLocation=str(tmp_path / "c"))
+    with contextlib.closing(pulsar.Client(f"delta:{root}")) as client:
+        client.create_producer("copy", schema=AvroSchema(Order)).close()
+    sink.trigger(availableNow=True).start().awaitTermination()
+    assert read(spark, root, topic="copy", valueSchema="topic").select("value.items").count() == 3
+    with pytest.raises(PySparkException) as failed:
+        write(spark, root, "SELECT struct('b' AS customer, 1.5D AS items) AS value")
+    assert "InvalidMessage: field 'items' of column 'value' is a double" in first_line(failed)
+    with pytest.raises(PySparkException) as failed:
+        write(spark, root, "SELECT struct(string(null) AS customer, 1 AS items) AS value")
+    assert "InvalidMessage: " in str(failed.value) and "null, which the schema does not allow" in str(failed.value)

@@ -17,6 +17,7 @@ from pulsar_spark.storage.delta.tables import is_committed
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from tests.frames.source.reading import read_batch, source
+from tests.payloads.keys import key_pair
 
 SOME = pa.table({"payload": ["a", "b", None], "key": ["k1", "k2", None]})
 
@@ -131,6 +132,19 @@ def test_compressed_payloads_are_read(root):
     assert [row["payload"] for row in rows(root)] == [b"a" * 5000, None]
 
 
+def test_encrypted_payloads_are_read_with_the_private_key(root, tmp_path):
+    paths = [tmp_path / name for name in ("public.pem", "private.pem")]
+    for path, key in zip(paths, key_pair("k")):
+        path.write_bytes(key)
+    write(root, SOME, topic="t", encryptionKey="k", publicKeyPath=paths[0])
+    found = read_batch(root, topic="t", privateKeyPath=paths[1])
+    assert found["payload"].to_pylist() == [b"a", b"b", None] and found["payload_error"].null_count == 3
+    stored = read_batch(root, topic="t", cryptoFailureAction="CONSUME")["payload"].to_pylist()
+    assert stored[0] != b"a" and stored[2] is None
+    with pytest.raises(InvalidConfiguration):
+        write(root, SOME, topic="t", encryptionKey="k")
+
+
 def test_columns_become_properties(root):
     write(root, SOME.append_column("kind", pa.array(["x", None, "y"])), topic="t", propertiesFrom="kind")
     assert [row["properties"] for row in rows(root)] == [[("kind", "x")], [], [("kind", "y")]]
@@ -152,6 +166,16 @@ def test_a_transaction_is_written_once(root):
     assert len(rows(root)) == 6 and staged(root) == []
     with pytest.raises(InvalidConfiguration, match="options appId and appVersion together identify a transaction"):
         write(root, SOME, topic="t", appId="job")
+
+
+def test_tasks_in_other_folders_write_to_the_same_root(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    writer = again(source("relative", topic="t").writer(from_arrow_schema(SOME.schema), False))
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    with in_task(0):
+        writer.commit([writer.write(iter(SOME.to_batches()))])
+    assert len(rows(tmp_path / "relative")) == 3
 
 
 def test_what_is_aborted_leaves_nothing(root):
@@ -195,7 +219,7 @@ def test_each_micro_batch_is_written_once(root):
 @pytest.mark.parametrize(
     "table, options, error, text",
     [
-        ({"value": ["a"]}, {}, InvalidMessage, "the frame has no column 'payload', only \\['value'\\]"),
+        ({"value": ["a"]}, {}, InvalidMessage, "topic 't' has no schema by which to encode column 'value'"),
         ({"payload": ["a"], "keys": ["k"]}, {}, InvalidMessage, "columns \\['keys'\\] are not columns of a message"),
         ({"payload": [1]}, {}, InvalidMessage, "column 'payload' is a bigint, not bytes or text"),
         ({"payload": ["a"], "key": [1]}, {}, InvalidMessage, "column 'key' is a bigint: cast it to string"),

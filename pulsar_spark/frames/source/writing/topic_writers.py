@@ -13,7 +13,7 @@ from typing import cast
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from pulsar_spark.client.model.enums import Compression, ProducerCryptoAction
 from pulsar_spark.client.schema.schemas import TopicSchemas
@@ -23,8 +23,10 @@ from pulsar_spark.frames.publishing.message_columns import check_columns
 from pulsar_spark.frames.publishing.routing_columns import checked_scheme
 from pulsar_spark.frames.reading.payload_encoding import Encoding
 from pulsar_spark.frames.source.options import SourceOptions
+from pulsar_spark.frames.source.typed_values import ValueColumn
 from pulsar_spark.frames.source.worker_errors import in_one_line
 from pulsar_spark.frames.source.writing.arrow_rows import MessageRows, RowSettings
+from pulsar_spark.frames.values.value_decoding import VALUE
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.payloads.keys import CryptoKeyReader
 from pulsar_spark.protocol.delays.instants import to_millis
@@ -65,6 +67,11 @@ class _TopicWriter:
     def __init__(self, schema: StructType, options: SourceOptions):
         self._options, self._nonce = options, secrets.token_hex(16)
         self._now = datetime.now(timezone.utc)
+        self._value: ValueColumn | None = None
+        if VALUE in schema.names and "payload" not in schema.names and VALUE not in options.properties_from:
+            self._value = ValueColumn.checked(options, schema[VALUE].dataType)
+            others = [field for field in schema.fields if field.name != VALUE]
+            schema = StructType([*others, StructField("payload", BinaryType())])
         columns = check_columns(schema, options.properties_from)
         for name in options.properties_from:
             if not isinstance(columns[name], StringType):
@@ -86,7 +93,10 @@ class _TopicWriter:
         self._constants = {"batch_size": 1}
         if not topic.partitions:
             self._constants["partition"] = -1
-        version = TopicSchemas(self._layout).version_for_producer(topic, BytesSchema())
+        if self._value is None:
+            version = TopicSchemas(self._layout).version_for_producer(topic, BytesSchema())
+        else:
+            version = self._value.version
         self._constants |= {} if version is None else {"schema_version": version}
         self._names = {} if options.producer_name is None else {"producer_name": options.producer_name}
 
@@ -122,6 +132,7 @@ class _TopicWriter:
         """Write a task's rows as files into the staged folder *folder*."""
         topic, _ = self._topic()
         context = TaskContext.get()
+        batches = batches if self._value is None else self._value.encoded(batches)
         rows = MessageRows(self._settings, 0 if context is None else context.partitionId(), now)
         constants = {"publish_id": publish_id, "publish_time": now, **self._constants, **self._names}
         given = self._settings.given
