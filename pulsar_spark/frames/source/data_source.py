@@ -2,6 +2,8 @@
 
 Spark makes them in Python processes of its own, on the driver, without a session."""
 
+from dataclasses import replace
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -27,6 +29,7 @@ from pulsar_spark.frames.source.source_columns import source_schema
 from pulsar_spark.frames.source.topic_stream import TopicStream
 from pulsar_spark.frames.source.worker_errors import in_one_line
 from pulsar_spark.frames.source.writing.topic_writers import BatchWriter, StreamWriter
+from pulsar_spark.storage.layout import Layout
 
 NAME = "pulsar_spark"
 
@@ -84,7 +87,9 @@ class PulsarSparkSource(DataSource):
         return self._options()
 
     def _options(self) -> SourceOptions:
-        return parse_options(self.options)
+        """The options, with an absolute root: tasks may run in other folders."""
+        options = parse_options(self.options)
+        return replace(options, root=str(Layout(options.root).root))
 
 
 class PulsarSource(DataSource):
