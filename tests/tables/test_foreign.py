@@ -53,8 +53,10 @@ def test_the_table_and_the_columns_that_refuse_rows_say_how_to_publish(root):
     """In the comments, which DESCRIBE and catalogs show."""
     root.send(["a"])
     comments = {field.name: field.metadata.get("comment", "") for field in root.table().schema().fields}
-    assert {name for name, comment in comments.items() if "pulsar_spark.frames.publish" in comment} == {*NEVER_NULL}
-    assert "pulsar_spark.frames.publish(frame, root, topic)" in root.table().metadata().description
+    ways = 'write.format("pulsar_spark")', "pulsar_spark.frames.publish"
+    assert {name for name, comment in comments.items() if all(way in comment for way in ways)} == {*NEVER_NULL}
+    description = json.loads(root.table().metadata().description)
+    assert all(way in description["how_to_publish"] for way in ways)
 
 
 def test_foreign_rows_of_an_older_table_are_passed_over_counted_and_removed(root, caplog):

@@ -39,10 +39,10 @@ COUNTED_COLUMNS = ("publish_id", "entry_id", "batch_size", "publish_time", "deli
 """Columns whose statistics numbering reads; more would slow down publishes by Spark."""
 
 HOW_TO_PUBLISH = (
-    "pulsar_spark.frames.publish(frame, root, topic), publish_stream or a producer of pulsar_spark.Client; INSERT and "
-    "plain appends are refused"
+    'write.format("pulsar_spark"), pulsar_spark.frames.publish(frame, root, topic), publish_stream or a producer of '
+    "pulsar_spark.Client; INSERT and plain appends are refused"
 )
-SET_BY = "Set by pulsar_spark.frames.publish, publish_stream and producers"
+SET_BY = 'Set by write.format("pulsar_spark"), pulsar_spark.frames.publish and producers'
 """What DESCRIBE shows to somebody whose append was refused: in the table's comment, and in those of columns."""
 NEVER_NULL = ("publish_id", "entry_id", "batch_size", "partition", "publish_time")
 """Columns that are NOT NULL in the table, so that Delta refuses rows that are no publish."""
