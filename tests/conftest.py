@@ -12,6 +12,7 @@ whoever is done whatever needs no Java.
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
@@ -146,18 +147,19 @@ def only_in_files(monkeypatch) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
+    """A session whose JVM works in a folder of its own."""
     from pulsar_spark.storage.session import spark_session  # here, so that tests without Spark do not import it
 
-    session = spark_session(
-        "pulsar_spark tests",
-        master="local[2]",
-        settings={
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # else a VACUUM lists in 10,000 tasks
-            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-            "spark.driver.memory": "2g",  # a thousand tests leave plans and code behind
-        },
-    )
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # else a VACUUM lists in 10,000 tasks
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.driver.memory": "2g",  # a thousand tests leave plans and code behind
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+        patch.chdir(tmp_path_factory.mktemp("jvm"))
+        session = spark_session("pulsar_spark tests", master="local[2]", settings=settings)
     yield session
     session.stop()
 

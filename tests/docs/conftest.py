@@ -1,11 +1,13 @@
 """The worlds in which blocks of the documentation run: each is an empty folder, and what a page says it needs in it."""
 
+import gc
 import os
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
-from pulsar_spark.broker.runner import Broker
 from pulsar_spark.testing.plain_broker import PlainBroker
 
 ROOT = "pulsar-root"
@@ -37,18 +39,19 @@ def a_broker(an_empty_folder):
 
 
 @pytest.fixture
-def a_spark_session(an_empty_folder, spark):
-    """A Spark session ``spark``, for which paths begin in the folder too: its JVM may have started elsewhere."""
-    files = spark._jvm.org.apache.hadoop.fs
-    local = files.FileSystem.get(spark._jsc.hadoopConfiguration())
-    before = local.getWorkingDirectory()
-    local.setWorkingDirectory(files.Path(str(an_empty_folder)))
+def a_spark_session(an_empty_folder, spark, monkeypatch):
+    """A Spark session ``spark``, in the folder of its JVM, where Python workers start and relative paths begin."""
+    folder = Path(spark._jvm.java.lang.System.getProperty("user.dir"))
+    before = {*folder.iterdir()}
+    monkeypatch.chdir(folder)
     yield {"spark": spark}
-    local.setWorkingDirectory(before)
+    gc.collect()  # else what a page left open misses its root, and so does the next page, whose root is the same
+    for path in {*folder.iterdir()} - before:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @pytest.fixture
-def a_spark_session_and_a_broker(an_empty_folder, a_spark_session):
-    """A Spark session ``spark``, and a broker on ``pulsar-root``."""
-    with Broker(a_spark_session["spark"], an_empty_folder / ROOT, housekeeping=False):
+def a_spark_session_and_a_broker(a_spark_session):
+    """A Spark session ``spark``, and a broker on ``pulsar-root``, whose rounds are not on it."""
+    with PlainBroker(ROOT):
         yield a_spark_session

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import pytest
 
 from tests.docs.pages import PAGES, Block, blocks_of, name_of, world_of
+from tests.docs.recipes import RESULTS
 from tests.support.sessions import unchanged
 
 SECONDS = 300
@@ -33,6 +34,8 @@ def test_the_code_of_a_page_runs(page, world, request):
     with unchanged(names["spark"]) if "spark" in names else nullcontext():
         for block in blocks_of(page.read_text(encoding="utf-8")):
             _run(block, names, name_of(page))
+        if name_of(page) in RESULTS:
+            RESULTS[name_of(page)](names)
 
 
 def _run(block: Block, names: dict, page: str) -> None:
