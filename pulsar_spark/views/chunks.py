@@ -15,7 +15,7 @@ from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.chunks.chunking import REASONS, Judged, Verdict, judged, none_open
 from pulsar_spark.storage.chunks.chunk_rows import Chunks, read_chunks
 from pulsar_spark.storage.chunks.chunk_runs import ChunkRuns, chunk_runs_of
-from pulsar_spark.storage.entries.entries import read_slice
+from pulsar_spark.storage.entries.run_slices import read_slice
 from pulsar_spark.storage.entries.topic_files import trimmed_ledgers
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers

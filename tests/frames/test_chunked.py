@@ -15,7 +15,7 @@ from pulsar_spark.protocol.chunks.chunking import metadata_bytes
 from pulsar_spark.storage.delta.data_files import ROW_GROUP_BYTES
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.scan import dataset_of
-from pulsar_spark.storage.entries import entries
+from pulsar_spark.storage.entries import entries, run_slices
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from pulsar_spark.testing.plain_broker import PlainBroker
@@ -268,7 +268,7 @@ def test_a_lost_chunk_is_told_where_the_topic_is_read(spark, served, lost, damag
     path = read_topic(served.layout, "t").path
     file = path / TableLog(path).commit(lost + 1).added[0].path
     file.unlink() if damaged is None else damage_group(file, 0, damaged)
-    monkeypatch.setattr(entries, "_SLICES", entries.EntryReader())
+    monkeypatch.setattr(run_slices, "_SLICES", entries.EntryReader())
     read = read_messages(spark, served.layout.root, "t")
     rows = {row.position: row for row in read.select("position", "entry_id", "payload", "payload_error").collect()}
     place = 3 if damaged == "payload" else lost

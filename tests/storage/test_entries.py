@@ -15,7 +15,8 @@ from pulsar_spark.storage.delta.file_statistics import file_statistics
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.entries import message_files
-from pulsar_spark.storage.entries.entries import EntryReader, read_slice
+from pulsar_spark.storage.entries.entries import EntryReader
+from pulsar_spark.storage.entries.run_slices import read_slice
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import Topic, create_topic
 from pulsar_spark.table_specs import MESSAGES

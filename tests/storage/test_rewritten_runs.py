@@ -7,8 +7,9 @@ from deltalake import DeltaTable
 
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delta.tables import AppendTable
-from pulsar_spark.storage.entries.entries import EntryReader, read_slice
+from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.storage.entries.missing import Missing
+from pulsar_spark.storage.entries.run_slices import read_slice
 from pulsar_spark.storage.topics.topics import Topic, create_topic
 from pulsar_spark.storage.upkeep.upkeep import optimize
 from pulsar_spark.table_specs import MESSAGES

@@ -13,7 +13,7 @@ from pulsar_spark.storage.delta.actions import ENGINE
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.entries import entries
-from pulsar_spark.storage.entries.entries import read_slice
+from pulsar_spark.storage.entries.run_slices import read_slice
 from pulsar_spark.storage.entries.stated_values import MOST_ENTRIES, common_values, lower_bounds
 from pulsar_spark.storage.ledgers.publishes import number_commit
 from pulsar_spark.storage.topics.topics import Topic, create_topic

@@ -7,7 +7,7 @@ from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
 from pulsar_spark.protocol.chunks import chunking
-from pulsar_spark.storage.entries.entries import read_slice
+from pulsar_spark.storage.entries.run_slices import read_slice
 from tests.support.model_chunks import Chunk, Chunks
 
 COLUMNS = ["uuid", "chunk_id", "num_chunks_from_msg", "producer_name"]

@@ -9,7 +9,7 @@ from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.protocol.acknowledgement.cursor import Range
 from pulsar_spark.protocol.delays.delays import are_delayed
 from pulsar_spark.protocol.entries.entry_codes import WAITING
-from pulsar_spark.storage.entries.entries import read_slice
+from pulsar_spark.storage.entries.run_slices import read_slice
 from tests.support import chunk_rows
 
 

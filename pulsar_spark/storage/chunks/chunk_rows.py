@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded
 from pulsar_spark.protocol.topics.numbering import Run
-from pulsar_spark.storage.entries.entries import EntryReader, are_as_published, are_missing, read_slice
+from pulsar_spark.storage.entries.entries import EntryReader, are_as_published
 from pulsar_spark.storage.entries.missing import Missing, lost_error
+from pulsar_spark.storage.entries.run_slices import are_missing, read_slice
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.table_specs import MESSAGES
 

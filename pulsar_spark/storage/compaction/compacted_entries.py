@@ -16,9 +16,10 @@ from pulsar_spark.protocol.policies.compaction import TAG_BYTES
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.delta.data_files import conform
-from pulsar_spark.storage.entries.entries import EntryReader, Spans, entry_ids_of
+from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.storage.entries.message_files import ENTRY_COLUMNS
 from pulsar_spark.storage.entries.missing import Missing, Present
+from pulsar_spark.storage.entries.run_search import Spans, entry_ids_of
 from pulsar_spark.storage.entries.topic_files import partition_of
 from pulsar_spark.storage.store.store import StrPath
 from pulsar_spark.table_specs import COMPACTED

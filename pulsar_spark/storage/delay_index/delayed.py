@@ -10,8 +10,8 @@ from pulsar_spark.protocol.acknowledgement.positions import expanded
 from pulsar_spark.protocol.delays.delays import are_delayed, due_order, whole_ms
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
-from pulsar_spark.storage.entries.entries import read_slice
 from pulsar_spark.storage.entries.key_hashes import read_hashes
+from pulsar_spark.storage.entries.run_slices import read_slice
 from pulsar_spark.storage.store.store import AnyPath
 
 

@@ -16,7 +16,8 @@ from pulsar_spark.protocol.keys.murmur3 import hash_all
 from pulsar_spark.protocol.keys.sticky_key import MAX_HASH, NO_KEY_HASH, bytes_of
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.delta.file_statistics import file_statistics, footer_schema
-from pulsar_spark.storage.entries.entries import is_in_table, read_slice
+from pulsar_spark.storage.entries.entries import is_in_table
+from pulsar_spark.storage.entries.run_slices import read_slice
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.store.store import StrPath, store_of
 from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
