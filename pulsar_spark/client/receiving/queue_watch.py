@@ -11,7 +11,8 @@ WATCH_SECONDS = 1.0
 
 class QueueWatch:
     """Checks a :class:`PartitionSubscription` once a second while its queue may shrink. Not on Exclusive and
-    Failover."""
+    Failover, and not while messages wait for earlier ones of their keys: few are taken then, whatever the application
+    could do."""
 
     def __init__(self, subscription: Any, permits: Permits):
         self._subscription, self._permits, self._is_watching = subscription, permits, False
@@ -29,7 +30,9 @@ class QueueWatch:
             return
         with subscription.lock:
             permits = subscription._count_taken()
-            too_many = self._permits.too_many(subscription._queued)
+            order = subscription.key_order
+            is_guarding = order is not None and order.is_guarding
+            too_many = 0 if is_guarding else self._permits.too_many(subscription._queued)
         tail = receiver.take_back(subscription, too_many)
         redelivery = UnderWay()
         with subscription.lock:
