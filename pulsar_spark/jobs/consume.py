@@ -22,8 +22,7 @@ from pulsar_spark.cli.signals import exit_code, stopping_on_signals
 from pulsar_spark.client.model.policies import ConsumerDeadLetterPolicy
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames import consume, to_delta
-from pulsar_spark.frames.consuming.consumer import MAX_MESSAGES
-from pulsar_spark.frames.consuming.membership import DEFAULT_INITIAL_POSITION, INITIAL_POSITIONS
+from pulsar_spark.frames.consuming.membership import DEFAULT_INITIAL_POSITION, INITIAL_POSITIONS, MAX_MESSAGES
 from pulsar_spark.protocol.subscriptions.membership import SUBSCRIPTION_TYPES
 from pulsar_spark.storage.session import spark_session
 

@@ -11,6 +11,8 @@ from pulsar_spark.payloads.keys import CryptoKeyReader
 
 ENCODING_COLUMNS = ("compression", "uncompressed_size", "encryption_keys", "encryption_algo", "encryption_param")
 """Columns that describe how a payload is stored. ``encryption_algo`` is null, as in Java's client."""
+PAYLOAD_ERROR = "payload_error"
+"""The column with the reason why a payload cannot be read; null otherwise."""
 
 log = logging.getLogger(__name__)
 

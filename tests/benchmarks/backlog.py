@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pulsar_spark.admin import Admin
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.frames import consume, publish
-from pulsar_spark.frames.consuming.consumer import MAX_MESSAGES
+from pulsar_spark.frames.consuming.membership import MAX_MESSAGES
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import Topic, create_topic

@@ -13,8 +13,7 @@ from pulsar_spark.frames.letters import reprocess_run
 from pulsar_spark.frames.letters.dead_letters import count_by_cause, dead_letters, sent_letters
 from pulsar_spark.frames.letters.reprocess import reprocess_dead_letters
 from pulsar_spark.frames.letters.reprocess_chunk import SENT_COLUMNS
-from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR
-from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PAYLOAD_ERROR
 from pulsar_spark.storage.cursor_ledger.reprocessing import Reprocessing
 from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.delta.tables import AppendTable

@@ -17,7 +17,7 @@ from pulsar_spark.frames.consuming.call import Caller, ConsumeFunction
 from pulsar_spark.frames.consuming.consumer_thread import ConsumerThread
 from pulsar_spark.frames.consuming.consumption import Consumption
 from pulsar_spark.frames.consuming.letters import FrameLetters
-from pulsar_spark.frames.consuming.membership import DEFAULT_INITIAL_POSITION, SubscribeOptions
+from pulsar_spark.frames.consuming.membership import DEFAULT_INITIAL_POSITION, MAX_MESSAGES, SubscribeOptions
 from pulsar_spark.frames.reading.payload_batches import KeyReader
 from pulsar_spark.frames.reading.payloads import Decoding
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
@@ -25,7 +25,6 @@ from pulsar_spark.storage.spark.spark_root import layout_for_frames
 from pulsar_spark.storage.topics.bundles import layout_of
 from pulsar_spark.storage.topics.topics import existing_topic, prepare_root, resolve_topic
 
-MAX_MESSAGES = 4_000_000
 ON_ERROR = ("give_back", "stop")
 
 

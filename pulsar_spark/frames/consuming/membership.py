@@ -5,12 +5,11 @@ some round, on which an exactly-once sink relies."""
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pulsar_spark.client.arguments import check_type, one_of
 from pulsar_spark.client.model.policies import ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
-from pulsar_spark.frames.consuming.letters import FrameLetters
 from pulsar_spark.frames.deliveries.delivery import Answer, Delivery
 from pulsar_spark.frames.deliveries.delivery_rows import chunked_of_row, ranges_of_row
 from pulsar_spark.frames.deliveries.named_entries import Delivered
@@ -25,6 +24,11 @@ from pulsar_spark.protocol.subscriptions.membership import (
 from pulsar_spark.protocol.topics.topic_name import check_own_name, check_subscription
 from pulsar_spark.storage.topics.topics import Topic
 
+if TYPE_CHECKING:
+    from pulsar_spark.frames.consuming.letters import FrameLetters
+
+MAX_MESSAGES = 4_000_000
+"""The most messages of a delivery or micro-batch, unless another number is given."""
 INITIAL_POSITIONS = ("Latest", "Earliest")
 GONE = ("unsubscribed", "deleted")
 """Why a consumer was removed whose subscription or topic is gone."""
@@ -40,7 +44,7 @@ class SubscribeOptions(NamedTuple):
     consumer_name: str
     initial_position: str
     priority_level: int = 0
-    letters: FrameLetters | None = None
+    letters: "FrameLetters | None" = None
     key_shared_policy: ConsumerKeySharedPolicy | None = None
     lease_ms: int = DEFAULT_LEASE_MS
 

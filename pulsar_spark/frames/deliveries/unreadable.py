@@ -15,7 +15,8 @@ from pulsar_spark.client.model.enums import ConsumerCryptoFailureAction
 from pulsar_spark.errors import CryptoError, PulsarSparkError, named
 from pulsar_spark.frames.deliveries.delivery import Acknowledged, Answer, Delivery, without
 from pulsar_spark.frames.deliveries.named_entries import exact
-from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR, Decoding
+from pulsar_spark.frames.reading.payloads import Decoding
+from pulsar_spark.payloads.encoding import PAYLOAD_ERROR
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.entries.entries import EntryReader

@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.client.model.enums import ConsumerCryptoFailureAction
-from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR, Decoding
+from pulsar_spark.frames.reading.payloads import Decoding
 from pulsar_spark.frames.reading.topic_messages import messages_at
-from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PAYLOAD_ERROR
 from pulsar_spark.protocol.redelivery.letters import (
     ATTEMPTS,
     CAUSE,

@@ -18,7 +18,7 @@ from pulsar_spark.columns import arrow_udf
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames.reading.last_chunks import names_of, read_last_chunks
 from pulsar_spark.frames.reading.payload_batches import in_pieces
-from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR
+from pulsar_spark.payloads.encoding import PAYLOAD_ERROR
 from pulsar_spark.protocol.acknowledgement.positions import expanded, ranges_of
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_rows import SpansOf

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
 from pulsar_spark.frames.reading.last_chunks import message_types, names_of
-from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR
+from pulsar_spark.payloads.encoding import PAYLOAD_ERROR
 from pulsar_spark.protocol.acknowledgement.positions import Positions
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.entries.entries import EntryReader

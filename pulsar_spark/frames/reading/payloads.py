@@ -21,11 +21,8 @@ from pulsar_spark.frames.reading.payload_batches import (
     values_of,
 )
 from pulsar_spark.payloads.compression import SMALL_BYTES, uncompress_at_once
-from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PayloadDecoder, is_encoded
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PAYLOAD_ERROR, PayloadDecoder, is_encoded
 from pulsar_spark.payloads.keys import CryptoKeyReader
-
-PAYLOAD_ERROR = "payload_error"
-"""The column with the reason why a payload cannot be read; null otherwise."""
 
 PLAIN = pa.struct({"payload": pa.binary(), PAYLOAD_ERROR: pa.string()})
 PLAIN_TYPE = f"struct<payload: binary, {PAYLOAD_ERROR}: string>"

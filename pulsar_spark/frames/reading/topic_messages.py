@@ -13,8 +13,8 @@ from pulsar_spark.frames.reading.chunk_groups import grouped_parts
 from pulsar_spark.frames.reading.chunk_payloads import with_payloads
 from pulsar_spark.frames.reading.lost_chunks import LostEntries
 from pulsar_spark.frames.reading.payload_batches import KeyReader
-from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR, Decoding
-from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.frames.reading.payloads import Decoding
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PAYLOAD_ERROR
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 from pulsar_spark.storage.compaction.compacted import CompactedView

@@ -1,6 +1,7 @@
 """The data source's classes, as Spark makes them: each call parses the options and makes the reader or writer.
 
-Spark makes them in Python processes of its own, on the driver, without a session."""
+Spark makes them in Python processes of its own, on the driver, without a session: a new process for each use, which
+imports no more than this use needs."""
 
 from dataclasses import replace
 
@@ -14,8 +15,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.frames.source import subscription_stream
-from pulsar_spark.frames.source.batch_reader import BatchReader
 from pulsar_spark.frames.source.options import (
     BATCH_READ,
     BATCH_WRITE,
@@ -26,9 +25,7 @@ from pulsar_spark.frames.source.options import (
     parse_options,
 )
 from pulsar_spark.frames.source.source_columns import source_schema
-from pulsar_spark.frames.source.topic_stream import TopicStream
 from pulsar_spark.frames.source.worker_errors import in_one_line
-from pulsar_spark.frames.source.writing.topic_writers import BatchWriter, StreamWriter
 from pulsar_spark.storage.layout import Layout
 
 NAME = "pulsar_spark"
@@ -55,6 +52,8 @@ class PulsarSparkSource(DataSource):
                 "that ends, or leave the option out for a batch read, which acknowledges nothing"
             )
         options.check_use(BATCH_READ)
+        from pulsar_spark.frames.source.batch_reader import BatchReader
+
         return BatchReader(schema, options)
 
     @in_one_line
@@ -62,20 +61,28 @@ class PulsarSparkSource(DataSource):
         options = self._options()
         if options.subscription is not None:
             options.check_use(SUBSCRIPTION)
-            return subscription_stream.stream_reader(options, schema)
+            from pulsar_spark.frames.source.subscription_stream import SubscriptionReader
+
+            return SubscriptionReader(schema, options)
         options.check_use(STREAM_READ)
+        from pulsar_spark.frames.source.topic_stream import TopicStream
+
         return TopicStream(schema, options)
 
     @in_one_line
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         options = self._write_options(overwrite)
         options.check_use(BATCH_WRITE)
+        from pulsar_spark.frames.source.writing.topic_writers import BatchWriter
+
         return BatchWriter(schema, options)
 
     @in_one_line
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         options = self._write_options(overwrite)
         options.check_use(STREAM_WRITE)
+        from pulsar_spark.frames.source.writing.topic_writers import StreamWriter
+
         return StreamWriter(schema, options)
 
     def _write_options(self, overwrite: bool) -> SourceOptions:

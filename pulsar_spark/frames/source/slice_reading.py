@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from pulsar_spark.client.model.enums import ConsumerCryptoFailureAction
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames.reading.payload_batches import make_key_reader
-from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR, Decoding, plain_rows
+from pulsar_spark.frames.reading.payloads import Decoding, plain_rows
 from pulsar_spark.frames.source.message_slices import MessageSlice
-from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PayloadDecoder
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PAYLOAD_ERROR, PayloadDecoder
 from pulsar_spark.protocol.acknowledgement.packing import unpacked_pairs
 from pulsar_spark.protocol.acknowledgement.positions import Positions
 from pulsar_spark.protocol.topics.numbering import Run

@@ -1,24 +1,24 @@
 """The columns of a read: ours, or those of the Pulsar-Spark connector."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR
-from pulsar_spark.frames.source.message_slices import MessageSlice
 from pulsar_spark.frames.source.options import CONNECTOR, SourceOptions
-from pulsar_spark.frames.source.typed_values import TypedValues, schema_of_topics
-from pulsar_spark.frames.values.value_decoding import VALUE, VALUE_ERROR
-from pulsar_spark.frames.values.value_types import column_type, spark_type_of
-from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PAYLOAD_ERROR
 from pulsar_spark.protocol.keys.sticky_key import bytes_of
 from pulsar_spark.protocol.suggestions import close_names, did_you_mean
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.table_specs import DELIVERED, KEY_FLAGS, MESSAGES
+
+if TYPE_CHECKING:
+    from pulsar_spark.frames.source.message_slices import MessageSlice
+    from pulsar_spark.frames.source.typed_values import TypedValues
 
 READ_COLUMNS = tuple(dict.fromkeys((*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS)))
 """Columns of the topic's table that a read has, in order."""
@@ -58,7 +58,9 @@ def source_schema(options: SourceOptions) -> T.StructType:
         added.append(("redelivery_count", T.IntegerType()))
     added.append((PAYLOAD_ERROR, T.StringType()))
     if options.value_schema is not None:
-        added += [(VALUE, spark_type_of(column_type(schema_of_topics(options)))), (VALUE_ERROR, T.StringType())]
+        from pulsar_spark.frames.source.typed_values import value_columns
+
+        added += value_columns(options)
     return T.StructType(
         [
             T.StructField("topic", T.StringType()),
@@ -95,12 +97,15 @@ class SourceColumns:
         else:
             needed = {*schema.names, *(["payload"] if PAYLOAD_ERROR in schema.names else [])}
         self._values: TypedValues | None = None
-        if {VALUE, VALUE_ERROR} & {*schema.names} and options.value_schema is not None:
-            self._values = TypedValues(options.root, schema_of_topics(options))
-            needed |= {"payload", "schema_version"}
+        if options.value_schema is not None:
+            from pulsar_spark.frames.source.typed_values import VALUE, VALUE_ERROR, TypedValues, schema_of_topics
+
+            if {VALUE, VALUE_ERROR} & {*schema.names}:
+                self._values = TypedValues(options.root, schema_of_topics(options))
+                needed |= {"payload", "schema_version"}
         self.needed = tuple(name for name in READ_COLUMNS if name in needed)
 
-    def batches(self, tables: Iterable[pa.Table], slice_: MessageSlice) -> Iterator[pa.RecordBatch]:
+    def batches(self, tables: Iterable[pa.Table], slice_: "MessageSlice") -> Iterator[pa.RecordBatch]:
         """The rows of *tables*, which ``read_slice`` gives for :attr:`needed`, as Spark wants them."""
         arrow = to_arrow_schema(self._schema, timezone="UTC")
         for rows in tables if self._values is None else self._values.added(tables, slice_.topic):
@@ -108,11 +113,11 @@ class SourceColumns:
             yield from shown.select(self._schema.names).cast(arrow).to_batches()
 
 
-def _of_ours(rows: pa.Table, slice_: MessageSlice) -> pa.Table:
+def _of_ours(rows: pa.Table, slice_: "MessageSlice") -> pa.Table:
     return rows.append_column("topic", pa.repeat(pa.scalar(slice_.topic), rows.num_rows))
 
 
-def _of_connector(rows: pa.Table, slice_: MessageSlice, names: Sequence[str]) -> pa.Table:
+def _of_connector(rows: pa.Table, slice_: "MessageSlice", names: Sequence[str]) -> pa.Table:
     topic = str(parse_topic_name(slice_.topic).partition(slice_.partition))
     made: dict[str, Callable[[], pa.Array | pa.ChunkedArray]] = {
         "value": lambda: rows["payload"],

@@ -8,9 +8,7 @@ from dataclasses import replace
 
 from pulsar_spark.client.model.policies import ConsumerDeadLetterPolicy
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.frames.consuming.consumer import MAX_MESSAGES
-from pulsar_spark.frames.consuming.letters import FrameLetters
-from pulsar_spark.frames.consuming.membership import SubscribeOptions
+from pulsar_spark.frames.consuming.membership import MAX_MESSAGES, SubscribeOptions
 from pulsar_spark.frames.source.delivered_slices import DeliveredSlice, slices_of_deliveries
 from pulsar_spark.frames.source.followed_topic import topic_names
 from pulsar_spark.frames.source.options import SourceOptions
@@ -74,6 +72,8 @@ class StreamConsumers:
         if self._options.consumer_name is None:  # the same after a restart
             checked = checked._replace(consumer_name=consumer_id[:10])
         if self._options.max_redeliver_count is not None:
+            from pulsar_spark.frames.consuming.letters import FrameLetters  # reads messages, as clients do
+
             policy = ConsumerDeadLetterPolicy(
                 self._options.max_redeliver_count,
                 self._options.dead_letter_topic,

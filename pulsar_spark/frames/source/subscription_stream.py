@@ -20,9 +20,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from pulsar_spark.errors import named
-from pulsar_spark.frames.consuming.consumer import MAX_MESSAGES
-from pulsar_spark.frames.consuming.membership import SubscribeOptions
-from pulsar_spark.frames.reading.payloads import PAYLOAD_ERROR
+from pulsar_spark.frames.consuming.membership import MAX_MESSAGES, SubscribeOptions
 from pulsar_spark.frames.source.batch_reader import SliceReader
 from pulsar_spark.frames.source.delivered_slices import DeliveredSlice
 from pulsar_spark.frames.source.message_slices import MessageSlice
@@ -31,11 +29,7 @@ from pulsar_spark.frames.source.slice_reading import read_slice
 from pulsar_spark.frames.source.stream_consumers import StreamConsumers
 from pulsar_spark.frames.source.subscription_offsets import TopicOffset, as_offset, parse_offset
 from pulsar_spark.frames.source.worker_errors import in_one_line, is_worker
-
-
-def stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
-    """The reader for the subscription that *options* name; *schema* is the one that the source declares."""
-    return SubscriptionReader(schema, options)
+from pulsar_spark.payloads.encoding import PAYLOAD_ERROR
 
 
 class SubscriptionReader(SliceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -11,7 +11,7 @@ from pulsar_spark.frames.source.followed_topic import topic_names
 from pulsar_spark.frames.source.options import SourceOptions
 from pulsar_spark.frames.values.value_decoding import VALUE, VALUE_ERROR, ValueDecoder
 from pulsar_spark.frames.values.value_encoding import ValueEncoder, check_value
-from pulsar_spark.frames.values.value_types import column_type
+from pulsar_spark.frames.values.value_types import column_type, spark_type_of
 from pulsar_spark.protocol.schemas.schema_info import SchemaInfo
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.schemas import SchemaTable
@@ -37,6 +37,11 @@ def schema_of_topics(options: SourceOptions) -> SchemaInfo:
                 f"the schemas of topics {first!r} and {name!r} have different types: read them one by one"
             )
     return info
+
+
+def value_columns(options: SourceOptions) -> list[tuple[str, T.DataType]]:
+    """The columns of a read with typed values, with their types."""
+    return [(VALUE, spark_type_of(column_type(schema_of_topics(options)))), (VALUE_ERROR, T.StringType())]
 
 
 class TypedValues(NamedTuple):
