@@ -18,8 +18,6 @@ FOR_DATASETS = {"pandas", "pyarrow.dataset"}
 EXTRAS = {"cryptography", "fastavro", "matplotlib"}
 CLIENTS = "pulsar_spark.client.client"
 """The client itself, which a command's help needs no more than Arrow."""
-SOURCE = "pulsar_spark.frames.source"
-"""Each worker of Spark for the data source is a new process, which has ten seconds to start."""
 
 
 @pytest.mark.parametrize(
@@ -34,20 +32,6 @@ SOURCE = "pulsar_spark.frames.source"
         ("import sys; sys.argv += ['broker']; from pulsar_spark.cli import main; main()", SPARK | FOR_DATASETS),
         ("import sys; sys.argv += ['produce']; from pulsar_spark.cli import main; main()", SPARK | FOR_DATASETS),
         ("import sys; sys.argv += ['stats']; from pulsar_spark.cli import main; main()", SPARK | ARROW | {CLIENTS}),
-        (
-            f"from {SOURCE}.data_source import PulsarSparkSource; "
-            "PulsarSparkSource({'root': 'r', 'topic': 't'}).schema()",
-            FOR_DATASETS | EXTRAS | {CLIENTS, "deltalake", "obstore", "pulsar_spark.link", "pulsar_spark.storage"},
-        ),
-        (f"import {SOURCE}.batch_reader", FOR_DATASETS | EXTRAS | {CLIENTS, "pulsar_spark.link"}),
-        (f"import {SOURCE}.topic_stream", FOR_DATASETS | EXTRAS | {CLIENTS, "pulsar_spark.link"}),
-        (
-            f"import {SOURCE}.subscription_stream",
-            FOR_DATASETS
-            | EXTRAS
-            | {CLIENTS, "pulsar_spark.client.model.message", "pulsar_spark.frames.reading.chunk_payloads"},
-        ),
-        (f"import {SOURCE}.writing.topic_writers", FOR_DATASETS | EXTRAS | {CLIENTS}),
     ],
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(program, absent):
