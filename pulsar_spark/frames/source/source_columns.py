@@ -98,10 +98,10 @@ class SourceColumns:
             needed = {*schema.names, *(["payload"] if PAYLOAD_ERROR in schema.names else [])}
         self._values: TypedValues | None = None
         if options.value_schema is not None:
-            from pulsar_spark.frames.source.typed_values import VALUE, VALUE_ERROR, TypedValues, schema_of_topics
+            from pulsar_spark.frames.source import typed_values
 
-            if {VALUE, VALUE_ERROR} & {*schema.names}:
-                self._values = TypedValues(options.root, schema_of_topics(options))
+            if {typed_values.VALUE, typed_values.VALUE_ERROR} & {*schema.names}:
+                self._values = typed_values.TypedValues(options.root, typed_values.schema_of_topics(options))
                 needed |= {"payload", "schema_version"}
         self.needed = tuple(name for name in READ_COLUMNS if name in needed)
 

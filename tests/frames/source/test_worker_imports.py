@@ -11,7 +11,7 @@ def check(*absent):
     print([name for name in absent if name in sys.modules])
 from {SOURCE}.data_source import PulsarSparkSource
 PulsarSparkSource({{"root": "r", "topic": "t"}}).schema()
-check("deltalake", "obstore", "pandas", "pyarrow.dataset", "pulsar_spark.link", "pulsar_spark.storage")
+check("deltalake", "obstore", "pandas", "pyarrow.dataset", "pulsar_spark.link", "pulsar_spark.storage.delta.scan")
 import {SOURCE}.topic_stream
 check("obstore", "pandas", "pyarrow.dataset", "pulsar_spark.link.channel", "pulsar_spark.client.client")
 import {SOURCE}.subscription_stream
