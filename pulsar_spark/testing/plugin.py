@@ -1,5 +1,6 @@
 """Fixtures of pytest: a root in a temporary folder, its broker in this process, a client and a clock."""
 
+import gc
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def _new_pulsar_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root that tests copy, as that is faster than making one."""
+def _new_pulsar_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A root that tests copy, as that is faster than making one. Python's collector leaves out what was imported."""
+    import pulsar_spark.client.client
+    import pulsar_spark.testing.broker  # noqa: F401
     from pulsar_spark.storage.layout import Layout
     from pulsar_spark.storage.store.durability import NONE, write_durability
     from pulsar_spark.storage.topics.topics import prepare_root
@@ -23,7 +26,10 @@ def _new_pulsar_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("pulsar") / "root"
     prepare_root(Layout(root))
     write_durability(root, NONE)
-    return root
+    gc.collect()
+    gc.freeze()
+    yield root
+    gc.unfreeze()
 
 
 @pytest.fixture
