@@ -97,7 +97,7 @@ class SourceOptions:
 
     starting_position: str = _option(BATCH_READ, STREAM_READ, default=EARLIEST)
     ending_position: str = _option(BATCH_READ, default=LATEST)
-    pattern_auto_discovery_period: int = _option(STREAM_READ, parse=_number, default=60)
+    pattern_auto_discovery_period: int = _option(*_STREAMS, parse=_number, default=60)
     max_messages_per_trigger: int | None = _option(*_STREAMS, parse=_count)
     max_bytes_per_trigger: int | None = _option(*_STREAMS, parse=_count)
 

@@ -16,6 +16,7 @@ from pulsar_spark.frames.source.stream_consumer import StreamConsumer
 from pulsar_spark.frames.source.stream_progress import StreamProgress
 from pulsar_spark.frames.source.subscription_offsets import TopicOffset
 from pulsar_spark.link.requests import no_answer
+from pulsar_spark.storage.clock import monotonic
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import Topic, existing_topic, prepare_root, resolve_topic
 
@@ -23,8 +24,6 @@ WAIT_SECONDS = 0.1
 """How long a question for news waits for some; Spark asks again at once."""
 END_LOOK_SECONDS = 0.02
 """How often a stream that ends looks whether all is done."""
-DISCOVERY_SECONDS = 60.0
-"""How often a stream with a pattern looks for new topics, as Pulsar's client does."""
 _ALL = 1 << 30
 """Messages of a micro-batch without a limit."""
 Offsets = dict[str, TopicOffset]
@@ -64,7 +63,7 @@ class StreamConsumers:
             full = str(topic.name if is_whole else topic.name.partition(partitions[0]))
             if full not in self._consumers:
                 self._consumers[full] = self._consumer(topic, partitions, known.get(full))
-        self._next_discovery = time.monotonic() + DISCOVERY_SECONDS
+        self._next_discovery = monotonic() + self._options.pattern_auto_discovery_period
 
     def _consumer(self, topic: Topic, partitions: list[int], known: TopicOffset | None) -> StreamConsumer:
         consumer_id = uuid.uuid4().hex if known is None else known.consumer_id
@@ -105,7 +104,7 @@ class StreamConsumers:
         *is_all*, all that was published before is in one micro-batch."""
         if self._is_over:
             return None
-        if self._options.topics_pattern is not None and time.monotonic() >= self._next_discovery:
+        if self._options.topics_pattern is not None and monotonic() >= self._next_discovery:
             self._discover(known)
         self.acknowledge(known)
         most = {name: _ALL if is_all else self._most(each) for name, each in self._consumers.items()}

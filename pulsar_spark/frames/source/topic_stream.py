@@ -5,7 +5,6 @@ later is read from its first message."""
 
 import heapq
 import math
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -30,6 +29,7 @@ from pulsar_spark.frames.source.worker_errors import in_one_line
 from pulsar_spark.protocol.delays.instants import EPOCH
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.protocol.topics.topic_name import TopicName
+from pulsar_spark.storage.clock import monotonic
 from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.layout import Layout
 
@@ -116,11 +116,11 @@ class TopicStream(SliceReader, DataSourceStreamReader, SupportsTriggerAvailableN
         layout = Layout(self._options.root)
         for known in self._topics.values():
             known.look()
-        if time.monotonic() >= self._discover_at:
+        if monotonic() >= self._discover_at:
             self._add(layout, topic_names(self._options, layout))
             is_pattern = self._options.topics_pattern is not None
             period = self._options.pattern_auto_discovery_period if is_pattern else math.inf
-            self._discover_at = time.monotonic() + period
+            self._discover_at = monotonic() + period
         self._add(layout, offset or {})
         for name, place in (offset or {}).items():
             if place[_ID] != self._topics[name].topic.topic_id:
