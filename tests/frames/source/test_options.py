@@ -61,6 +61,30 @@ def test_a_wrong_turn_is_answered(options, text):
     assert text in refusal(**options)
 
 
+@pytest.mark.parametrize(
+    "option, ours",
+    [
+        ("assign", "topic or topics, and startingPosition"),
+        ("subscribePattern", "topicsPattern"),
+        ("endingOffsets", "endingPosition"),
+        ("startingTimestamp", "startingPosition"),
+        ("startingOffsetsByTimestamp", "startingPosition"),
+        ("startingOffsetsByTimestampStrategy", "startingPosition"),
+        ("endingOffsetsByTimestamp", "endingPosition"),
+        ("minOffsetsPerTrigger", "trigger(processingTime=...)"),
+        ("maxTriggerDelay", "trigger(processingTime=...)"),
+        ("maxRecordsPerPartition", "maxMessagesPerTrigger"),
+        ("minPartitions", "repartition() after the read"),
+        ("kafkaConsumer.pollTimeoutMs", "operationTimeoutSeconds"),
+        ("fetchOffset.numRetries", "operationTimeoutSeconds"),
+        ("groupIdPrefix", "subscription"),
+        ("kafka.group.id", "subscription"),
+    ],
+)
+def test_options_of_kafka_are_answered_with_ours(option, ours):
+    assert f"option '{option}' belongs to another source: give {ours} instead" == refusal(**{option: "1"})
+
+
 def test_what_every_read_and_write_needs_is_named():
     with pytest.raises(InvalidConfiguration, match="there is no option 'root'"):
         parse_options({"topic": "t"})

@@ -216,6 +216,15 @@ def test_each_micro_batch_is_written_once(root):
     assert staged(root) == [] and len(rows(root)) == 6
 
 
+def test_a_micro_batch_is_written_to_one_partition(root):
+    create_topic(Layout(root), "t", 2)
+    made, schema = source(root, topic="t-partition-1"), from_arrow_schema(SOME.schema)
+    with in_task(0):
+        written = [made.streamWriter(schema, False).write(iter(SOME.to_batches()))]
+    made.streamWriter(schema, False).commit(written, 0)
+    assert [row["partition"] for row in rows(root)] == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     "table, options, error, text",
     [

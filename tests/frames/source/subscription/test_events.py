@@ -85,6 +85,14 @@ def test_partitions_that_are_added_are_read_from_their_first_message(broker, roo
     running.stop()
 
 
+def test_one_partition_by_its_name(broker, root, client, sink):
+    create_topic(broker.layout, "t", 2)
+    for partition in range(2):
+        send(client, f"t-partition-{partition}", str(partition))
+    stream(root, sink, topic="t-partition-1").run(available_now=True)
+    assert sink.payloads == [b"1"]
+
+
 def test_a_topic_that_appears_is_read_from_its_first_message(broker, root, client, clock, sink):
     create_topic(broker.layout, "t-old")
     options = {"topicsPattern": "t-.*", "patternAutoDiscoveryPeriod": 30}
