@@ -16,7 +16,7 @@ def by_key(messages):
 
 
 @pytest.mark.long
-def test_a_transformation_is_merged_by_key(spark, tmp_path, capsys):
+def test_a_transformation_is_merged_by_key_and_a_table_is_named(spark, tmp_path, capsys):
     level = logging.getLogger("pulsar_spark").level
     with PlainBroker(tmp_path / "root") as broker:
         with contextlib.closing(pulsar.Client(f"delta:{broker.layout.root}")) as client:
@@ -26,7 +26,11 @@ def test_a_transformation_is_merged_by_key(spark, tmp_path, capsys):
         where = ["--root", str(broker.layout.root), "--topic", "orders", "--subscription", "lake", "--available-now"]
         what = ["--target", f"{tmp_path}/latest", "--transform", f"{__name__}:by_key", "--merge-on", "item"]
         consume.main([*where, *what, "--max-messages", "4"])
+        where[where.index("lake")] = "table"
+        consume.main([*where, "--target", "default.raw_orders"])
     logging.getLogger("pulsar_spark").setLevel(level)
+    assert spark.table("default.raw_orders").count() == 10
+    spark.sql("DROP TABLE default.raw_orders")
     assert "done: 10 messages of orders lake acknowledged" in capsys.readouterr().out
     rows = spark.read.format("delta").load(f"{tmp_path}/latest").orderBy("item").collect()
     assert [(row.item, row.price) for row in rows] == [("k0", 9), ("k1", 7), ("k2", 8)]
