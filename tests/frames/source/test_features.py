@@ -130,6 +130,13 @@ FEATURES: dict[str, tuple[str, str, str, str, str]] = {
         "",
     ),
     "SQL, `CREATE VIEW ... USING`": ("on_spark:what_is_written_is_read_in_sql", "", "", "", ""),
+    "in an object store": (  # but for the third, with --store s3
+        "batch_read:a_read_has_what_a_reader_has",
+        "topic_stream:each_micro_batch_has_what_is_new",
+        "object_store:a_stream_goes_on_after_a_restart",
+        "write:what_is_written_is_read",
+        "write:each_micro_batch_is_written_once",
+    ),
 }
 """By row and column, the test of a cell: its file and its function, without ``test_``. All reads share the code that
 makes rows of slices, and both writes the code that makes messages of rows."""
