@@ -64,6 +64,25 @@ def test_a_short_delay_passes_before_the_request(delay_ms, left_ms):
     assert 200 <= row["delay_ms"] <= 220 and not given_back
 
 
+def test_requests_of_a_tick_that_was_sent_are_later_ones():
+    given_back = GivenBack()
+    first = given_back.add([7], 0, 5.004)
+    assert given_back.add([8], 0, 5.005) is first and given_back.take(5.006)[1] == [first]
+    second = given_back.add([5], 0, 5.007)
+    assert first.time < second.time <= 5.007 and given_back.take(5.007)[1] == [second]
+
+
+@pytest.mark.parametrize("name", ["Shared", "KeyShared"])
+def test_what_comes_again_by_request_does_not_come_once_more_when_its_delay_is_over(client, broker, name):
+    send(client, "t", "m0")
+    options = {"negative_ack_redelivery_delay_ms": 1000, **EARLIEST}
+    consumer = client.subscribe("t", "s", pulsar.ConsumerType[name], **options)
+    consumer.negative_acknowledge(consumer.receive(60_000))
+    consumer.redeliver_unacknowledged_messages()
+    assert consumer.receive(60_000).data() == b"m0"
+    assert not consumer._subscriptions[0].tracker.given_back
+
+
 def test_a_backoff_grows_with_the_message_s_count_and_has_no_floor(client, broker, delays_ms):
     send(client, "t", "m0")
     backoff = pulsar.MultiplierRedeliveryBackoff(min_delay_ms=10, max_delay_ms=30, multiplier=2)

@@ -23,6 +23,8 @@ class GivenBack:
         self._unseen: set[int] = set()
         self._under_way: dict[float, UnderWay] = {}
         """By the time of sending."""
+        self._sent_time = -math.inf
+        """The latest of those that were taken."""
 
     def __len__(self) -> int:
         return len(self._delays) + len(self._unseen)
@@ -44,6 +46,8 @@ class GivenBack:
         return self._sent_at(now // _TICK * _TICK)
 
     def _sent_at(self, time: float) -> UnderWay:
+        if time <= self._sent_time:  # the tick's first requests are sent already
+            time = math.nextafter(self._sent_time, math.inf)
         return self._under_way.setdefault(time, UnderWay(time))
 
     def clear(self) -> None:
@@ -71,4 +75,5 @@ class GivenBack:
             for first, last in ranges_of(sorted(unseen))
         ]
         sent = [time for time in self._under_way if is_last or time <= now]
+        self._sent_time = max(sent, default=self._sent_time)
         return rows, [self._under_way.pop(time) for time in sent]

@@ -139,8 +139,11 @@ class PartitionSubscription(HandingOut):
             self._next_start_after = None
 
     def redeliver_all(self) -> tuple[dict, Callable[[int], None]]:
-        """The request, and the function to call with its version."""
+        """The request, and the function to call with its version. What was to be given back in a moment comes at once,
+        and once."""
         stale = UnderWay()
+        with self.lock:
+            self.tracker.forget_given_back()
         self._drop_queued(stale)
         return self.row("redeliver_all"), stale.committed
 
