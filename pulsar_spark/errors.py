@@ -227,11 +227,8 @@ class SubscriptionBusy(ConsumerBusy):
 
 
 class Timeout(InvalidRequest):
-    """No message came, or no broker answered, in the given time. The text begins with that of the ``pulsar`` package.
-
-    >>> str(Timeout("no message within 100 ms"))
-    'Pulsar error: TimeOut: no message within 100 ms'
-    """
+    """No message came, or no broker answered, in the given time. The text begins with that of the ``pulsar`` package,
+    ``Pulsar error: TimeOut``."""
 
     def __str__(self) -> str:
         return f"Pulsar error: TimeOut: {super().__str__()}"

@@ -184,6 +184,8 @@ def _id_of(message: Named) -> MessageId:
 
 
 def _topic_of(message: Named) -> str:
+    if not isinstance(message, Message | MessageId):
+        raise InvalidMessage(f"{type(message).__name__} {message!r} is no message: give a received one, or its id")
     topic = message.topic_name()
     if topic is None:
         raise InvalidMessage(f"message id {message} does not name its topic: give message_id.of_topic(topic)")

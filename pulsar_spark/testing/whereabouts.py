@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.cursors.state import Cursor
-from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.errors import InvalidMessage, TopicNotFound
 from pulsar_spark.protocol.acknowledgement import ack_set
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY
 from pulsar_spark.protocol.delays.durations import shown_seconds
 from pulsar_spark.protocol.entries.entry_codes import PART, WAITING
-from pulsar_spark.protocol.suggestions import no_subscription
+from pulsar_spark.protocol.suggestions import close_names, did_you_mean, no_subscription
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 
@@ -67,8 +67,13 @@ def _in(micros: int) -> str:
 
 
 def cursors_of(bundle: Bundle, topic: str, subscription: str) -> list[Cursor]:
-    """The subscription's cursors, one for each partition; :class:`SubscriptionNotFound` without any."""
+    """The subscription's cursors, one for each partition; :class:`SubscriptionNotFound` without any, and
+    :class:`TopicNotFound` without the topic."""
     name = parse_topic_name(topic)
+    if str(name.partitioned_topic) not in bundle.topics:
+        local = {parse_topic_name(each).local_name for each in bundle.topics}
+        suggested = did_you_mean(close_names(name.local_name, local))
+        raise TopicNotFound(f"topic {topic!r} does not exist: create it, or give another{suggested}")
     of_topic = [each for each in bundle.cursors.values() if each.topic == str(name.partitioned_topic)]
     found = [
         each

@@ -1,4 +1,4 @@
-"""What became of consumers and cursors (design 4, step 7): remaining permits, messages given, who is blocked.
+"""What became of consumers and cursors (design 4): remaining permits, messages given, who is blocked.
 
 Permits count messages, not entries (2.16). A consumer becomes blocked when its unacknowledged messages reach the limit
 (4.4, 4.5)."""

@@ -1,4 +1,4 @@
-"""Apply acknowledgements to ranges (design 4, step 3).
+"""Apply acknowledgements to ranges (design 4).
 
 An acknowledged position is acknowledged whatever its state. What is left of a batch arrives as its ack set after all
 requests. The redelivery count stays as long as anything of the entry is left (0.20, against 3.13). Source:

@@ -1,4 +1,4 @@
-"""Find consumers (4.4) and subscriptions (4.5) with too many unacknowledged messages (design 4, step 7).
+"""Find consumers (4.4) and subscriptions (4.5) with too many unacknowledged messages (design 4).
 
 They are blocked at their limit and unblocked at half of it. Source: Consumer.addAndGetUnAckedMsgs,
 PersistentDispatcherMultipleConsumers.addUnAckedMessages."""

@@ -1,4 +1,4 @@
-"""Deal candidates to turns (design 4, step 7): both lie end to end on an axis from zero, and a turn's consumer gets the
+"""Deal candidates to turns (design 4): both lie end to end on an axis from zero, and a turn's consumer gets the
 candidates it covers. So the cost depends on ranges, not entries."""
 
 from pyspark.sql import Column, DataFrame, Window

@@ -1,4 +1,4 @@
-"""The candidates of each cursor, in order (design 4, step 6).
+"""The candidates of each cursor, in order (design 4).
 
 Entries that came back come first, by position, then those whose deliver time has come, by (deliver time, position),
 then unread entries, by position. On Exclusive and Failover position alone decides (2.6). An entry that came back does

@@ -1,4 +1,4 @@
-"""Entries that come back (design 4, step 4): after a consumer left, a negative acknowledgement, a timeout, or a
+"""Entries that come back (design 4): after a consumer left, a negative acknowledgement, a timeout, or a
 redeliver request.
 
 A pending entry becomes replay when its consumer left (count unchanged), when a request names it or its consumer (count

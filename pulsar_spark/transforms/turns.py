@@ -1,4 +1,4 @@
-"""Whose turn it is, and how much of the offer it takes (design 4, step 7).
+"""Whose turn it is, and how much of the offer it takes (design 4).
 
 Turns form an axis of entry counts from the same zero as the candidates (see offer). Permits count messages and an entry
 is never split (2.16, 2.17). So a turn is permits divided by the largest entry on offer, and one entry for the rest;

@@ -7,7 +7,7 @@ import pytest
 
 import pulsar_spark as pulsar
 import pulsar_spark.asyncio
-from pulsar_spark.errors import InvalidMessage, SubscriptionNotFound
+from pulsar_spark.errors import InvalidMessage, SubscriptionNotFound, TopicNotFound
 from tests.support.waiting import DEADLINE_SECONDS, receive_values, send
 
 WAIT = DEADLINE_SECONDS * 1000
@@ -128,6 +128,10 @@ def test_what_there_is_not(pulsar_client, pulsar_broker):
         pulsar_broker.assert_dead(sent, "billing")
     with pytest.raises(InvalidMessage, match="give a message of this topic"):
         pulsar_broker.assert_acknowledged(pulsar.MessageId(-1, 9, 0).of_topic("t"), "billing")
+    with pytest.raises(TopicNotFound, match="did you mean 't'"):
+        pulsar_broker.backlog("tt", "s")
+    with pytest.raises(InvalidMessage, match="bytes b'x' is no message"):
+        pulsar_broker.assert_acknowledged(b"x", "s")
     with pytest.raises(InvalidMessage, match="does not name its topic"):
         pulsar_broker.assert_acknowledged(pulsar.MessageId(-1, 1, 0), "billing")
 
