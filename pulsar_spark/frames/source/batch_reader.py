@@ -50,8 +50,10 @@ class BatchReader(SliceReader, DataSourceReader):
         layout = Layout(self._options.root)
         starting, ending = Positions.starting(self._options), Positions.ending(self._options)
         slices: list[InputPartition] = []
-        for name in topic_names(self._options, layout):
-            topic = FollowedTopic(layout, name)
+        topics = [FollowedTopic(layout, name) for name in topic_names(self._options, layout)]
+        for places in (starting, ending):
+            places.check(topics)
+        for topic in topics:
             ranges = [
                 PositionRange(each, starting.find(topic, each), ending.find(topic, each) - 1)
                 for each in topic.partitions

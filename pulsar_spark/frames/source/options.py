@@ -64,6 +64,10 @@ _OF_OTHERS = {
 _PREFIXES_OF_OTHERS = ("kafka.", "pulsar.client.", "pulsar.reader.", "pulsar.producer.", "pulsar.admin.")
 
 
+_MOST = 1 << 53
+"""Of bytes, messages and times; so sums of them have 64 bits."""
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
@@ -75,8 +79,8 @@ def _flag(text: str) -> bool:
 
 
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
-        raise ValueError("give a number of at least 1")
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= _MOST:
+        raise ValueError(f"give a number of at least 1, and {_MOST} at most")
     return int(text)
 
 
@@ -185,6 +189,11 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             'there is no option \'root\': give the root\'s folder or URL, .option("root", "/data/pulsar")'
         )
     _check_topics(parsed)
+    for name in ("dead_letter_topic", "initial_subscription_name"):
+        if getattr(parsed, name) is not None and parsed.max_redeliver_count is None:
+            raise InvalidConfiguration(
+                f"option {shown_name(name)!r} is part of a dead letter policy: give maxRedeliverCount as well"
+            )
     if parsed.columns not in (OURS, CONNECTOR):
         raise InvalidConfiguration(f"option 'columns' is {parsed.columns!r}: give {OURS!r} or {CONNECTOR!r}")
     if parsed.value_schema not in (None, TOPIC_SCHEMA):

@@ -1,6 +1,7 @@
 """Where a read begins and ends: parse ``startingPosition`` and ``endingPosition``, and find the position they mean."""
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessageId
@@ -35,6 +36,20 @@ class Positions:
     @classmethod
     def ending(cls, options: SourceOptions) -> "Positions":
         return cls("ending_position", options.ending_position, LATEST)
+
+    def check(self, topics: Iterable[FollowedTopic]) -> None:
+        """:class:`InvalidConfiguration` if a place is of another topic than these, or of a partition that it lacks."""
+        read = {str(each.topic.name): each.partitions for each in topics}
+        for name, places in self._each.items():
+            if name not in read:
+                raise InvalidConfiguration(
+                    f"option {self._option!r} names topic {name!r}, which is not read: name a topic of this read"
+                )
+            if other := sorted(places.keys() - read[name]):
+                raise InvalidConfiguration(
+                    f"option {self._option!r} names partition {other[0]} of topic {name!r}, which is not read: name "
+                    f"one of {read[name]}"
+                )
 
     def find(self, topic: FollowedTopic, partition: int) -> int:
         """The position in *partition*, from the first that is not trimmed to the end; for a time, of the first message

@@ -55,6 +55,7 @@ class TopicStream(SliceReader, DataSourceStreamReader, SupportsTriggerAvailableN
         """Where a new query starts: at the starting position."""
         starting = Positions.starting(self._options)
         self._look()
+        starting.check(self._topics.values())
         return self._offset(
             {
                 (name, partition): starting.find(topic, partition)

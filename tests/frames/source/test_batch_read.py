@@ -72,7 +72,7 @@ def test_places(root, client):
     assert between("1", "3") == ["m1", "m2"] and between("3", "1") == [] and between("2", "99") == ["m2", "m3"]
     assert between(str(ids[1]), str(ids[3])) == ["m1", "m2"]
     assert between(json.dumps({"t": {"-1": 3}})) == ["m3"]
-    assert between(json.dumps({"t": {"-1": "latest"}, "u": {"-1": 0}})) == []
+    assert between(json.dumps({"t": {"-1": "latest"}})) == []
     later = [name for name, time in times.items() if time >= times["m2"]]
     assert between(times["m2"].isoformat()) == later
     assert between("1999-01-01", times["m2"].isoformat()) == [name for name in times if name not in later]
@@ -83,6 +83,16 @@ def test_a_place_that_is_none_is_named(root, client, text):
     send(client, "t", "m")
     with pytest.raises(InvalidConfiguration, match="option 'startingPosition' is .*: give 'earliest', 'latest', a pos"):
         read_batch(root, topic="t", startingPosition=text)
+
+
+@pytest.mark.parametrize(
+    "places, text", [({"u": {"-1": 0}}, "topic '.*/u'"), ({"t": {"0": 2}}, "partition 0 of .*/t'")]
+)
+def test_a_place_of_what_is_not_read_is_named(root, client, places, text):
+    send(client, "t", "m")
+    for option in ("startingPosition", "endingPosition"):
+        with pytest.raises(InvalidConfiguration, match=f"'{option}' names {text}, which is not read"):
+            read_batch(root, topic="t", **{option: json.dumps(places)})
 
 
 def test_an_id_of_another_partition_is_named(root, client):

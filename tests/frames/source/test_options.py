@@ -52,6 +52,8 @@ def test_options_that_spark_adds_are_passed_over():
         ({"maxOffsetsPerTrigger": "1"}, "give maxMessagesPerTrigger instead"),
         ({"maxMessagesPerTrigger": "many"}, "option 'maxMessagesPerTrigger' is 'many': give a number of at least 1"),
         ({"maxMessagesPerTrigger": "0"}, "give a number of at least 1"),
+        ({"maxMessagesPerTrigger": "9" * 20}, "and 9007199254740992 at most"),
+        ({"deadLetterTopic": "dead"}, "give maxRedeliverCount as well"),
         ({"deduplicate": "yes"}, "option 'deduplicate' is 'yes': give true or false"),
         ({"topics": "a,b"}, "options topic and topics contradict each other"),
         ({"columns": "mine"}, "option 'columns' is 'mine': give 'pulsar_spark' or 'connector'"),
