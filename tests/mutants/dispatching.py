@@ -78,9 +78,9 @@ MUTANTS = (
     Mutant(
         "seek-keeps-holes",
         "messages after the target of a seek that were acknowledged before are not delivered again",
-        "broker/requests/moves.py",
-        "        cursor.clear()\n        if",
-        "        if",
+        "broker/cursors/entries.py",
+        "self.entries, self.dues, self.unacked = EntryMap(mark_delete), None, Counter()",
+        "self.entries.mark_delete, self.dues, self.unacked = mark_delete, None, Counter()",
         "tests/spec/subscriptions/test_seek.py::test_case",
     ),
     Mutant(

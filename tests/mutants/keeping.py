@@ -87,7 +87,7 @@ MUTANTS = (
         "eviction-leaves-chunks",
         "an evicting quota leaves the rest of a message whose first chunks it has evicted",
         "broker/upkeep/maintenance.py",
-        "        acknowledge(changes, lasts[firsts <= last])",
+        "        expire_units(changes, lasts[firsts <= last])",
         "        pass",
         "tests/broker/test_chunks.py::test_what_ends_a_backlog_ends_what_is_not_complete_too",
     ),

@@ -36,7 +36,7 @@ MUTANTS = (
         "later-requests-lost",
         "after a round failed, the requests that wait for a later round are lost",
         "broker/round/pipeline.py",
-        "bundle.keep_waiting(inputs.later)",
+        "bundle.keep_waiting(agenda.later)",
         "bundle.keep_waiting([])",
         "tests/broker/test_isolation.py::test_a_request_that_spoils_the_rows_of_its_round_is_found_among_many",
     ),

@@ -3,6 +3,8 @@
 import ast
 from functools import cache
 
+import pytest
+
 from tests.mutants.mutant import PROJECT
 from tests.mutants.report import Judged, row, written
 from tests.mutants.table import MUTANTS
@@ -28,6 +30,7 @@ def _problems(mutant) -> list[str]:
     return [f"{mutant.name}: there is no {name}" for name in missing]
 
 
+@pytest.mark.default
 def test_each_mutant_applies_and_names_tests_that_are_there():
     assert [problem for mutant in MUTANTS for problem in _problems(mutant)] == []
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 66

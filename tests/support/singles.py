@@ -14,7 +14,7 @@ from pulsar_spark.storage.delta.commits import commit_text
 from pulsar_spark.storage.delta.data_files import partition_values
 from pulsar_spark.storage.delta.file_statistics import statistics
 from pulsar_spark.storage.delta.log import TableLog
-from pulsar_spark.storage.delta.reader_rows import STATED, stated_columns
+from pulsar_spark.storage.delta.reader_rows import STATED, few_columns, stated_columns
 from pulsar_spark.storage.topics.topics import Topic
 
 PUBLISHED_MS = 1_700_000_000_000
@@ -50,5 +50,5 @@ def _written(table: Path, folder: str, rows: pa.Table) -> dict:
         "size": (table / path).stat().st_size,
         "modificationTime": PUBLISHED_MS,
         "stats": json.dumps(statistics(rows)),
-        STATED: stated_columns(written),
+        STATED: stated_columns(written.schema, few_columns(written)),
     }
