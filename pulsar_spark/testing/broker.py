@@ -16,7 +16,6 @@ from pulsar_spark.protocol.redelivery.letters import ORIGIN_MESSAGE_ID, REAL_TOP
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.schema import BytesSchema, Schema
-from pulsar_spark.storage.topics.discovery import TopicFolders
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.testing.clock import Clock
 from pulsar_spark.testing.event_stream import EventStream
@@ -24,8 +23,6 @@ from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.testing.whereabouts import Whereabouts, backlog_of, cursors_of, find
 
 LOOK_SECONDS = 0.01
-FINE_NS, _MILLISECOND = 20_000_000, 1_000_000
-"""A local file system stamps changes by the kernel's tick, of at most 10 ms."""
 Named = Message | MessageId
 """A received message, its id, or the id that a producer's send returned."""
 
@@ -49,9 +46,6 @@ class Broker(PlainBroker):
 
     def start(self, standby_seconds: float | None = None) -> bool:
         is_serving = super().start(standby_seconds)
-        folders = self.rounds.bundle._folders if is_serving else None
-        if isinstance(folders, TopicFolders) and os.stat(str(self.layout.root)).st_mtime_ns % _MILLISECOND:
-            folders.coarse_ns = FINE_NS
         if self._clock is not None:
             self._clock.brokers.append(self)
         return is_serving

@@ -1,6 +1,5 @@
 """Fixtures of pytest: a root in a temporary folder, its broker in this process, a client and a clock."""
 
-import gc
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +14,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def _new_pulsar_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A root that tests copy, as that is faster than making one. Python's collector leaves out what was imported."""
-    import pulsar_spark.client.client
-    import pulsar_spark.testing.broker  # noqa: F401
+def _new_pulsar_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root that tests copy, as that is faster than making one."""
     from pulsar_spark.storage.layout import Layout
     from pulsar_spark.storage.store.durability import NONE, write_durability
     from pulsar_spark.storage.topics.topics import prepare_root
@@ -26,10 +23,7 @@ def _new_pulsar_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
     root = tmp_path_factory.mktemp("pulsar") / "root"
     prepare_root(Layout(root))
     write_durability(root, NONE)
-    gc.collect()
-    gc.freeze()
-    yield root
-    gc.unfreeze()
+    return root
 
 
 @pytest.fixture

@@ -8,14 +8,12 @@ from collections.abc import Callable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store import local_store
 
+_COARSE_NS = 1_000_000_000
 _PAUSE = 10
 
 
 class TopicFolders:
     """Remembers when each namespace's folder changed; clocks are coarse, so a change counts again a second later."""
-
-    coarse_ns = 1_000_000_000
-    """Changes that are no further apart may have the same stamp."""
 
     def __init__(self, layout: Layout):
         self._layout = layout
@@ -48,7 +46,7 @@ class TopicFolders:
         """Note that the caller has read the folders that :meth:`changed` returned."""
         every = {self._folder(*namespace) for namespace in self._namespaces}
         parents = {folder.rpartition(os.sep)[0] for folder in every}
-        latest, now = self._looked_at - self.coarse_ns, time.monotonic()
+        latest, now = self._looked_at - _COARSE_NS, time.monotonic()
         stamps = {folder: _stamp(folder) for folder in (str(self._layout.root), *parents)}
         found = {folder: stamp if stamp < latest else 0 for folder, stamp in stamps.items()}
         for namespace in self._changed:
