@@ -39,7 +39,9 @@ class Positions:
 
     def check(self, topics: Iterable[FollowedTopic]) -> None:
         """:class:`InvalidConfiguration` if a place is of another topic than these, or of a partition that it lacks."""
-        read = {str(each.topic.name): each.partitions for each in topics}
+        read: dict[str, list[int]] = {}
+        for each in topics:  # perhaps several partitions of one topic
+            read.setdefault(str(each.topic.name), []).extend(each.partitions)
         for name, places in self._each.items():
             if name not in read:
                 raise InvalidConfiguration(
