@@ -52,6 +52,7 @@ class Backlog:
         self._left.setdefault(partition, []).append((first, last))
 
     def leave_only(self, ranges: Iterable[PositionRange]) -> None:
+        """Leave *ranges* to the next run, and nothing else."""
         self._left.clear()
         for range_ in ranges:
             self.leave(*range_[:3])

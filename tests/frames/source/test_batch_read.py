@@ -95,6 +95,14 @@ def test_a_place_of_what_is_not_read_is_named(root, client, places, text):
             read_batch(root, topic="t", **{option: json.dumps(places)})
 
 
+def test_places_of_partitions_that_are_read_one_by_one(root, client):
+    create_topic(Layout(root), "parts", 2)
+    send(client, "parts", "a", "b", "c")
+    places = json.dumps({"parts": {"0": 0, "1": 0}})
+    found = read_batch(root, topics="parts-partition-0,parts-partition-1", startingPosition=places)
+    assert sorted(payloads(found)) == ["a", "b", "c"]
+
+
 def test_an_id_of_another_partition_is_named(root, client):
     create_topic(Layout(root), "parts", 2)
     (sent,) = send(client, "parts", "a")
