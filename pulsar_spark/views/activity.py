@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
-from pulsar_spark.storage.cursor_ledger.committed_rounds import rows_of
+from pulsar_spark.storage.cursor_ledger.committed_rounds import rows_of, version_of_round
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, ranges_by_cursor
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
@@ -80,18 +80,23 @@ def rate_in(topic: Topic, partition: int, now: datetime) -> float:
     return round(messages / WINDOW_SECONDS, 3)
 
 
-def round_time(layout: Layout, version: int) -> datetime | None:
-    return _of_round(layout, version, "round_time")
+def round_time(layout: Layout, number: int) -> datetime | None:
+    """The time of a round by the machine's clock; None if its row is gone."""
+    return _of_round(layout, number, "round_time")
 
 
-def broker_time(layout: Layout, version: int) -> datetime | None:
-    return _of_round(layout, version, "due_time")
+def broker_time(layout: Layout, number: int) -> datetime | None:
+    """The time of a round by the broker's own clock; None if its row is gone."""
+    return _of_round(layout, number, "due_time")
 
 
-def _of_round(layout: Layout, version: int, column: str) -> datetime | None:
+def _of_round(layout: Layout, number: int, column: str) -> datetime | None:
     path = layout.broker_table(CURSOR_LEDGER.name)
-    log = TableLog(path)
-    if version < 1 or not log.has(version):
+    try:
+        version = version_of_round(path, number)
+    except CorruptState:  # a bundle that was split off did not commit the rounds before
+        version = None
+    if version is None:
         return None
-    rows = rows_of(path, log.commit(version), None, ["kind", column])
+    rows = rows_of(path, TableLog(path).commit(version), None, ["kind", column])
     return next(iter(rows.filter(pc.equal(rows["kind"], "round"))[column].to_pylist()), None)

@@ -1,13 +1,13 @@
-"""The size of a subscription's backlog on a topic partition, and how much of it is delayed.
+"""The size of a subscription's backlog on a topic partition, how much of it is delayed, and what is out at consumers.
 
-It counts unacknowledged entries (3.28), delayed ones too (5.20); a chunked message counts once, an incomplete one not
-at all."""
+The backlog counts unacknowledged entries (3.28), delayed ones too (5.20); a chunked message counts once, an incomplete
+one not at all."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, REPLAY
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded, inside
 from pulsar_spark.protocol.entries.entry_codes import PART
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
@@ -40,9 +40,31 @@ def _parts_ahead(latest: LatestRows, key: CursorKey, chunks: ChunkGroups, end: i
 
 
 def _entries(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, now: int) -> Backlog:
-    cursor, ranges = latest.cursors[key], latest.ranges(key)
-    delayed = sum(range_.size for range_ in ranges if range_.status == REPLAY and (range_.due_time or 0) > now)
+    cursor, states = latest.cursors[key], list(latest.states(key))
+    delayed = sum(state.size for state in states if state.status == REPLAY and (state.due_time or 0) > now)
     waiting = waiting_entries(latest, key, index)
     delayed += waiting.count(now) if waiting else 0
-    done = sum(range_.size for range_ in ranges if range_.status in (ACKNOWLEDGED, PART))
+    done = sum(state.size for state in states if state.status in (ACKNOWLEDGED, PART))
     return Backlog(end - cursor["mark_delete_position"] - 1 - done, delayed)
+
+
+class Unacked(NamedTuple):
+    """Entries and messages delivered and not acknowledged, and the round of the oldest delivery among them."""
+
+    entries: int = 0
+    messages: int = 0
+    oldest_round: int | None = None
+
+
+def read_unacked(latest: LatestRows, key: CursorKey) -> dict[str | None, Unacked]:
+    """What a cursor's consumers have, by consumer id; None: all of them together."""
+    found: dict[str | None, Unacked] = {None: Unacked()}
+    for state in latest.states(key):
+        if state.status == PENDING:
+            for consumer_id in {None, state.consumer_id}:
+                before = found.get(consumer_id, Unacked())
+                rounds = [each for each in (before.oldest_round, state.delivery_round) if each is not None]
+                found[consumer_id] = Unacked(
+                    before.entries + state.size, before.messages + state.unacked_messages, min(rounds, default=None)
+                )
+    return found

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from pulsar_spark.errors import InvalidTopicName, NotARoot, TopicNotFound
-from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, Range
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
 from pulsar_spark.protocol.redelivery.letters import dead_letters_to, letters_in
 from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
 from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
@@ -31,10 +31,10 @@ from pulsar_spark.storage.repair.condition import count_deleted, read_condition
 from pulsar_spark.storage.topics.producers import Connected, connected
 from pulsar_spark.storage.topics.topics import Topic, read_topic
 from pulsar_spark.views.activity import Activity, per_second, rate_in, read_activity, round_time
-from pulsar_spark.views.backlog import read_backlog
+from pulsar_spark.views.backlog import Unacked, read_backlog, read_unacked
 from pulsar_spark.views.key_shared import consumer_stats, read_key_shared, subscription_stats
+from pulsar_spark.views.overview.values import SET_ASIDE, STOPPED
 
-STOPPED, SET_ASIDE = "stopped", "set_aside"
 ERROR_FIELDS = ("error", "errorKind")
 HARM_FIELDS = ("foreignMessages", "deletedMessages", "lostMessages")
 _TYPE_NAMES = {KEY_SHARED: "Key_Shared"}
@@ -171,7 +171,7 @@ def _harm(stored: Stored) -> dict:
 
 def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end_position: int) -> dict:
     cursor = observed.latest.cursors[key]
-    ranges = observed.latest.ranges(key)
+    ranges, unacked = observed.latest.ranges(key), read_unacked(observed.latest, key)
     consumers = sorted(observed.latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
     now = int(observed.now.timestamp() * 1_000_000)
     key_shared = read_key_shared(observed.layout, topic.path, observed.latest, key)
@@ -183,7 +183,7 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
         "msgBacklog": backlog.entries,
         "msgBacklogNoDelayed": backlog.entries - backlog.delayed,
         "ackedEntries": end_position - backlog.entries,
-        **_unacked_stats(observed, key, None, ranges),
+        **_unacked_stats(observed, key, None, unacked),
         "msgDelayed": backlog.delayed,
         "msgOutCounter": cursor["msg_out_counter"] or 0,
         "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
@@ -197,7 +197,7 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
         "activeConsumerName": next((row["consumer_name"] for row in consumers if row["is_active"]), None),
         **(subscription_stats(key_shared) if key_shared else {}),
         "consumers": [
-            _consumer_stats(observed, key, row, ranges)
+            _consumer_stats(observed, key, row, unacked)
             | (consumer_stats(key_shared, row["consumer_id"]) if key_shared else {})
             for row in consumers
         ],
@@ -214,12 +214,12 @@ def _error(latest: LatestRows, status: str, place: tuple) -> dict:
     return next(({"error": f"{entry.error}: {entry.text}", "errorKind": SET_ASIDE} for entry in found), {})
 
 
-def _consumer_stats(observed: Observation, key: CursorKey, consumer: dict, ranges: list[Range]) -> dict:
+def _consumer_stats(observed: Observation, key: CursorKey, consumer: dict, unacked: dict) -> dict:
     return {
         "consumerId": consumer["consumer_id"],
         "consumerName": consumer["consumer_name"],
         "availablePermits": consumer["permits"] or 0,
-        **_unacked_stats(observed, key, consumer["consumer_id"], ranges),
+        **_unacked_stats(observed, key, consumer["consumer_id"], unacked),
         "msgOutCounter": consumer["msg_out_counter"] or 0,
         "msgRedeliverCounter": consumer["msg_redeliver_counter"] or 0,
         "blockedConsumerOnUnackedMsgs": bool(consumer["is_blocked"]),
@@ -228,12 +228,13 @@ def _consumer_stats(observed: Observation, key: CursorKey, consumer: dict, range
     }
 
 
-def _unacked_stats(observed: Observation, key: CursorKey, consumer_id: str | None, ranges: list[Range]) -> dict:
-    pending = [range_ for range_ in ranges if range_.status == PENDING and consumer_id in (None, range_.consumer_id)]
-    oldest = min((range_.delivery_round for range_ in pending if range_.delivery_round is not None), default=None)
+def _unacked_stats(
+    observed: Observation, key: CursorKey, consumer_id: str | None, unacked: dict[str | None, Unacked]
+) -> dict:
+    found = unacked.get(consumer_id, Unacked())
     return {
-        "unackedMessages": sum(range_.unacked_messages for range_ in pending),
-        "oldestUnackedSeconds": None if oldest is None else observed.seconds_since(oldest),
+        "unackedMessages": found.messages,
+        "oldestUnackedSeconds": None if found.oldest_round is None else observed.seconds_since(found.oldest_round),
         "msgRateOut": per_second(observed.activity.delivered, key, consumer_id),
         "msgRateRedeliver": per_second(observed.activity.redelivered, key, consumer_id),
     }

@@ -76,6 +76,16 @@ class WaitingEntries:
                 waiting += int(np.count_nonzero(self._have(part.positions[is_later], UNREAD_CODE)))
         return waiting
 
+    def later(self, first: int, last: int, now: int) -> np.ndarray:
+        """The positions *first*..*last* whose deliver time is after *now*, ascending."""
+        part = self._delayed.by_position(first, last)
+        return part.positions[part.times > now]
+
+    def next_due(self, now: int) -> int | None:
+        """The first deliver time after *now* of an entry of the topic partition."""
+        parts = self._delayed.between(now, MAX_LONG)
+        return next((int(part.times[0]) for part in parts if len(part)), None)
+
     def _have(self, positions: np.ndarray, *codes: int) -> np.ndarray:
         return np.isin(codes_at(self._entries, positions), codes)
 

@@ -1,0 +1,1 @@
+"""What people look at: the whole root at a glance."""
