@@ -129,14 +129,11 @@ class BundleOverview:
             cursor, known = self._rows.cursors[key], self._values.get(key)
             if not is_its(cursor["topic"]):
                 continue
-            changing = (
-                self._rates.of(key),
-                self._rate_in(key[:2]),
-                waiting.get(key, 0),
-                self._error(errors, cursor, key),
-            )
+            rates, rate_in = self._rates.of(key), self._rate_in(key[:2])
+            letters, error = waiting.get(key, 0), self._error(errors, cursor, key)
+            changing = rates, rate_in, letters, error
             if known is None or known[0] != changing or known[1].consumers:
-                known = self._values[key] = changing, self._value(now, key, state, *changing)
+                known = self._values[key] = changing, self._value(now, key, state, rates, rate_in, letters, error)
             elif known[1].oldest_publish_time is not None:
                 age = _seconds(known[1].oldest_publish_time, now)
                 known = self._values[key] = changing, known[1]._replace(backlog_age_seconds=age)
@@ -150,7 +147,7 @@ class BundleOverview:
         rates: tuple,
         rate_in: float,
         waiting: int,
-        error: Error,
+        error: Error | None,
     ) -> SubscriptionState:
         cursor, topic = self._rows.cursors[key], self._rows.topics.get(key[:2])
         delivered, redelivered, acknowledged, dead = self._counters[key]

@@ -12,7 +12,14 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.bundles import Bundles, bundles_of, layouts_of
 from pulsar_spark.views.overview.bundle_overview import BundleOverview
 from pulsar_spark.views.overview.sums import summed
-from pulsar_spark.views.overview.values import RootState, SubscriptionState, severity
+from pulsar_spark.views.overview.values import (
+    BrokerState,
+    RootState,
+    RoundState,
+    SubscriptionState,
+    TopicState,
+    severity,
+)
 
 
 class Overview:
@@ -34,7 +41,9 @@ class Overview:
         for name in self._bundles.keys() - layouts.keys():
             del self._bundles[name]
         subscriptions: list[SubscriptionState] = []
-        topics, rounds, brokers = [], [], []
+        topics: list[TopicState] = []
+        rounds: list[RoundState] = []
+        brokers: list[BrokerState] = []
         for name, layout in layouts.items():
             bundle = self._bundles.get(name)
             if bundle is None:
