@@ -7,6 +7,7 @@ from pulsar_spark.admin.bundles import BundleVerbs
 from pulsar_spark.admin.chunks import IncompleteChunks
 from pulsar_spark.admin.compaction import TopicCompaction, compaction_stats
 from pulsar_spark.admin.doctor import Doctor
+from pulsar_spark.admin.explain import ExplainVerb
 from pulsar_spark.admin.key_hashes import KeyHashes
 from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
@@ -66,6 +67,7 @@ class Admin(
     IncompleteChunks,
     RawChunks,
     TopicCompaction,
+    ExplainVerb,
     Doctor,
 ):
     """Administration of the root *service_url* (``delta:<root>``).

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from pulsar_spark.admin.selection import KEYS, Found, Selection, aware, selection, shown_time
+from pulsar_spark.admin.selection import KEYS, Found, Selection, aware, selection
 from pulsar_spark.client.sending.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.acknowledgement.packing import named
 from pulsar_spark.protocol.delays.delays import CANCEL, DELIVER_AT_MS, POSITIONS
-from pulsar_spark.protocol.delays.instants import deliver_millis
+from pulsar_spark.protocol.delays.instants import deliver_millis, shown_time
 from pulsar_spark.protocol.suggestions import no_subscription
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.topic_name import check_subscription

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.client.arguments import check_properties, check_type, checked_each
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
-from pulsar_spark.protocol.delays.instants import to_micros
+from pulsar_spark.protocol.delays.instants import shown_time, to_micros
 from pulsar_spark.protocol.topics.message_id import MAX_LONG, MessageId
 from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.storage.entries.missing import Missing
@@ -120,9 +120,3 @@ class Found:
         at = np.searchsorted(there, positions)
         is_there = np.append(there, -1)[at] == positions
         return rows.take(pa.array(at, mask=~is_there)).select(columns)
-
-
-def shown_time(micros_: int) -> str:
-    """*micros_* since 1970 as ISO 8601, even beyond the year 9999."""
-    text = str(np.datetime64(micros_, "us"))
-    return f"{text.removesuffix('.000000')}+00:00"

@@ -18,6 +18,7 @@ COMMANDS = {
         "administration.compaction:compact", "Compact a topic or a partition: keep the latest of each key."
     ),
     "stats": Entry("administration.stats:stats", "Show backlog, unacknowledged messages and counters."),
+    "explain": Entry("messages.explain:explain", "Show why a message is where it is on each subscription."),
     "demo": Entry("operations.processes:demo", "Publish a year of flights and check every message."),
     "topics": Entry("administration.topics:app", "Create, list, describe and delete topics."),
     "namespaces": Entry("administration.namespaces:app", "Create and list namespaces; set, get and remove settings."),

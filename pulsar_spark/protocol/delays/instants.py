@@ -2,6 +2,8 @@
 
 from datetime import datetime, timedelta, timezone
 
+import numpy as np
+
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Python's calendar: the years 1 to 9999."""
@@ -41,3 +43,13 @@ def named_time(text: str) -> datetime:
     """
     found = datetime.fromisoformat(text)
     return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+def shown_time(micros: int) -> str:
+    """*micros* since 1970 as ISO 8601, even beyond the year 9999.
+
+    >>> shown_time(0), shown_time(1_500_000)
+    ('1970-01-01T00:00:00+00:00', '1970-01-01T00:00:01.500000+00:00')
+    """
+    text = str(np.datetime64(micros, "us"))
+    return f"{text.removesuffix('.000000')}+00:00"

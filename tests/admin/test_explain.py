@@ -1,0 +1,311 @@
+"""A wrong word or sentence about why a message is where it is, or one that a program cannot compare, is found here."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from deltalake import DeltaTable
+
+import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
+from pulsar_spark.errors import (
+    InvalidConfiguration,
+    InvalidMessage,
+    NotAllowedError,
+    SubscriptionNotFound,
+    TopicNotFound,
+)
+from pulsar_spark.protocol.topics.message_id import MessageId, parse_message_id
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
+from pulsar_spark.storage.upkeep.trimming import trim_topic
+from pulsar_spark.testing.plugin import (  # noqa: F401
+    _new_pulsar_root,
+    _pulsar_time,
+    pulsar_broker,
+    pulsar_client,
+    pulsar_clock,
+    pulsar_root,
+    pulsar_service_url,
+)
+from pulsar_spark.views.explain.reasons import WORDS
+from tests.docs.pages import REPOSITORY
+from tests.support.arriving import arrive
+from tests.support.commands import say
+from tests.support.model_keys import Key
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine
+from tests.support.waiting import DEADLINE_SECONDS
+
+WAIT = DEADLINE_SECONDS * 1000
+TOPIC = "persistent://public/default/t"
+TYPES = pulsar.ConsumerType
+SHARED = {"consumer_type": TYPES.Shared, "consumer_name": "worker"}
+ON = On(TOPIC)
+
+
+@pytest.fixture
+def admin(pulsar_service_url) -> Admin:  # noqa: F811
+    return Admin(pulsar_service_url)
+
+
+@pytest.fixture
+def why(pulsar_broker, admin):  # noqa: F811
+    """Why a message is where it is on a subscription: a dict with ``why``, ``sentence`` and facts."""
+
+    def explain(message, subscription: str = "s") -> dict:
+        pulsar_broker.settle()
+        message_id = message if isinstance(message, MessageId) else message.message_id()
+        found = admin.explain(message_id, subscription)["subscriptions"][subscription]
+        assert found["why"] in WORDS
+        return found
+
+    return explain
+
+
+def test_a_delivery_and_its_return(pulsar_client, pulsar_clock, why):  # noqa: F811
+    consumer = pulsar_client.subscribe("t", "s", **SHARED, negative_ack_redelivery_delay_ms=60_000)
+    sent = pulsar_client.create_producer("t").send(b"x")
+    now = pulsar_clock.now()
+    found = why(sent)
+    assert found["why"] == "pending"
+    assert (found["consumerName"], found["since"], found["redeliveryCount"]) == ("worker", now.isoformat(), 0)
+    assert found["sentence"] == f"it is out at consumer 'worker' since {now.isoformat()}"
+    consumer.negative_acknowledge(consumer.receive(WAIT))
+    found, until = why(sent), (now + timedelta(minutes=1)).isoformat()
+    assert (found["why"], found["until"]) == ("given_back", until)
+    assert found["sentence"].endswith(f"unless acknowledged it comes again at {until}, in 60 s")
+    pulsar_clock.advance(minutes=1)
+    again = why(sent)
+    assert (again["why"], again["since"], again["redeliveryCount"]) == ("pending", until, 1)
+    consumer.close()
+    assert why(sent)["why"] == "no_consumers"
+    other = pulsar_client.subscribe("t", "s", **SHARED)
+    other.acknowledge(other.receive(WAIT))
+    assert why(sent)["why"] == "acknowledged"
+
+
+def test_a_deliver_time(pulsar_client, pulsar_clock, why):  # noqa: F811
+    consumer = pulsar_client.subscribe("t", "s", **SHARED)
+    later = pulsar_client.create_producer("t").send(b"x", deliver_after=timedelta(minutes=5))
+    until = (pulsar_clock.now() + timedelta(minutes=5)).isoformat(timespec="milliseconds")
+    found = why(later)
+    assert found["why"] == "delayed" and found["until"].startswith(until[:-6])
+    assert found["sentence"].startswith("it waits for its deliver time, ")
+    assert found["sentence"].endswith(", in 5 min")
+    consumer.close()
+    assert why(later)["why"] == "delayed", "also without a consumer"
+    pulsar_clock.advance(minutes=5)
+    assert why(later)["why"] == "no_consumers"
+
+
+def test_messages_of_a_batch_are_explained_one_by_one(pulsar_client, admin, why):  # noqa: F811
+    consumer = pulsar_client.subscribe("t", "s", **SHARED)
+    producer = pulsar_client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    for key in "abc":
+        producer.send_async(b"x", None, partition_key=key)
+    producer.flush()
+    received = [consumer.receive(WAIT) for _ in range(3)]
+    consumer.acknowledge(received[1])
+    assert [why(each)["why"] for each in received] == ["pending", "acknowledged", "pending"]
+    found = admin.explain(received[1].message_id())
+    assert (found["batchIndex"], found["batchSize"], found["key"]) == (1, 3, "b")
+    one = received[0].message_id()
+    whole = MessageId(one.partition(), one.ledger_id(), one.entry_id()).of_topic("t")
+    assert why(whole)["why"] == "pending", "some of it"
+
+
+def test_permits_and_what_comes_before(pulsar_client, why):  # noqa: F811
+    pulsar_client.subscribe("t", "s", **SHARED, receiver_queue_size=1)
+    sent = [pulsar_client.create_producer("t").send(b"x") for _ in range(4)]
+    assert [why(each)["why"] for each in sent] == ["pending", "no_permits", "unread", "unread"]
+    assert why(sent[1])["sentence"] == "it is unread, and consumer 'worker' has no permits"
+    assert why(sent[3])["entriesBefore"] == 2
+    assert why(sent[2])["sentence"] == ("it is unread, and 1 entry comes before it; consumer 'worker' has no permits")
+
+
+def test_a_consumer_that_has_become_active(pulsar_client, pulsar_broker, pulsar_clock, why):  # noqa: F811
+    consumers = {name: pulsar_client.subscribe("t", "s", TYPES.Failover, consumer_name=name) for name in "ab"}
+    sent = pulsar_client.create_producer("t").send(b"x")
+    active = why(sent)["consumerName"]
+    consumers.pop(active).close()
+    found = why(sent)
+    assert (found["why"], found["consumerName"]) == ("activating", *consumers)
+    pulsar_clock.advance(seconds=2)
+    assert why(sent)["consumerName"] == found["consumerName"]
+
+
+def test_keys_that_drain_and_keys_that_wait(pulsar_client, pulsar_clock, why):  # noqa: F811
+    policy = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, False, [(0, 65535)])
+    options = {"consumer_type": TYPES.KeyShared, "negative_ack_redelivery_delay_ms": 60_000}
+    first = pulsar_client.subscribe("t", "s", consumer_name="a", key_shared_policy=policy, **options)
+    producer = pulsar_client.create_producer("t")
+    sent = producer.send(b"x", partition_key="k")
+    first.negative_acknowledge(first.receive(WAIT))
+    assert why(sent)["why"] == "given_back"
+    behind = producer.send(b"y", partition_key="k")
+    found = why(behind)
+    assert (found["why"], found["consumerName"], found["waitsFor"]) == ("key_waits", "a", str(sent))
+    assert "gave that back, and it comes again at" in found["sentence"]
+    assert why(producer.send(b"z", partition_key="other"))["why"] == "pending"
+
+
+def test_a_key_drains_at_its_former_owner(pulsar_client, why):  # noqa: F811
+    options = {"consumer_type": TYPES.KeyShared}
+    pulsar_client.subscribe("t", "s", consumer_name="a", **options)
+    producer = pulsar_client.create_producer("t")
+    keys = [f"k{number}" for number in range(4)]
+    before = {key: producer.send(b"x", partition_key=key) for key in keys}
+    assert why(before["k3"])["why"] == "pending"
+    pulsar_client.subscribe("t", "s", consumer_name="b", **options)
+    found = {key: why(producer.send(b"y", partition_key=key)) for key in keys}
+    assert {each["why"] for each in found.values()} == {"pending", "key_drains"}
+    for key, each in found.items():
+        if each["why"] == "key_drains":
+            assert (each["ownerName"], each["consumerName"], each["waitsFor"]) == ("b", "a", str(before[key]))
+            assert each["sentence"].startswith("its key drains: consumer 'a' still has 1 message of it, first (")
+
+
+def test_a_key_that_nobody_owns(pulsar_client, why):  # noqa: F811
+    policy = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, False, [(0, 0)])
+    pulsar_client.subscribe("t", "s", TYPES.KeyShared, key_shared_policy=policy)
+    assert why(pulsar_client.create_producer("t").send(b"x", partition_key="k"))["why"] == "no_owner"
+
+
+@pytest.fixture
+def engine(tmp_path):
+    """Rounds that the test runs, by a broker that counts as serving."""
+    engine = new_engine(None, tmp_path, max_unacked_messages_per_broker=100)
+    engine.create_topic(TOPIC)
+    assert BundleLease(engine.layout, "engine").take()
+    return engine
+
+
+def words(engine, *positions: int, subscription: str = "s") -> list[str]:
+    admin, runs = Admin(f"delta:{engine.layout.root}"), engine.rounds.bundle.topics[TOPIC].ledgers(-1).runs
+    of = {position: run for run in runs for position in range(run.first_position, run.last_position + 1)}
+    ids = [MessageId(-1, of[position].ledger_id, position - of[position].to_position) for position in positions]
+    return [admin.explain(each, subscription, TOPIC)["subscriptions"][subscription]["why"] for each in ids]
+
+
+@pytest.mark.parametrize("whose", ["consumer", "subscription", "broker"])
+def test_limits_of_unacknowledged_messages(engine, whose):
+    limit = {"broker": []}.get(whose, [ON.policy(f"max_unacked_messages_per_{whose}", 20)])
+    engine.round([*limit, ON.subscribe("A"), ON.flow("A", 1000)], 0)
+    for _ in range(3):
+        engine.publish(TOPIC, -1, [40, 40])
+        engine.round([], 0)
+    admin = Admin(f"delta:{engine.layout.root}")
+    found = admin.explain(MessageId(-1, 3, 1), "s", TOPIC)["subscriptions"]["s"]
+    assert (found["why"], found["limitOf"]) == ("unacked_limit", whose)
+
+
+def test_consumers_that_joined_of_late(engine):
+    classic = ON.policy("subscription_key_shared_use_classic_persistent_implementation", 1)
+    sticky = {"subscription_type": "KeyShared", "key_shared_mode": "STICKY"}
+    engine.round([classic, ON.subscribe("A", **sticky, hash_ranges="0-32767"), ON.flow("A", 20)], 0)
+    keys = [(Key(f"k{number}"),) for number in range(8)]
+    engine.publish(TOPIC, -1, [1] * 8, keys=keys)
+    engine.round([], 0)
+    assert "no_owner" in words(engine, *range(8))
+    engine.round([ON.subscribe("B", **sticky, hash_ranges="32768-65535"), ON.flow("B", 9)], 0)
+    engine.publish(TOPIC, -1, [1] * 8, keys=keys)
+    engine.round([], 0)
+    assert {*words(engine, *range(8, 16))} == {"pending", "recently_joined"}
+
+
+def test_a_message_before_any_round_has_seen_it(engine):
+    engine.round([ON.subscribe("A"), ON.flow("A", 1)], 0)
+    engine.publish(TOPIC, -1, [1, 1])
+    admin = Admin(f"delta:{engine.layout.root}")
+    found = admin.explain(MessageId(-1, 1, 1), topic=TOPIC)
+    assert (found["position"], found["subscriptions"]["s"]["why"]) == (None, "not_numbered")
+    with pytest.raises(InvalidMessage, match="has no message"):
+        admin.explain(MessageId(-1, 1, 2), topic=TOPIC)
+    with pytest.raises(InvalidMessage, match="has no message"):
+        admin.explain(MessageId(-1, 7, 0), topic=TOPIC)
+    engine.round([], 0)
+    assert words(engine, 0, 1) == ["pending", "no_permits"]
+    BundleLease(engine.layout, "engine").release()
+    assert words(engine, 0, 1) == ["pending", "no_broker"]
+
+
+def test_a_topic_that_is_stopped_and_one_that_is_set_aside(engine, monkeypatch):
+    engine.round([ON.subscribe("A"), ON.flow("A", 1)], 0)
+    engine.publish(TOPIC, -1, [1, 1])
+    engine.round([], 0)
+    commit = TableLog(read_topic(engine.layout, TOPIC).path).file(2)
+    engine.publish(TOPIC, -1, [1])
+    commit.write_bytes(b"nonsense")
+    engine.round([], 0)
+    found = Admin(f"delta:{engine.layout.root}").explain(MessageId(-1, 2, 0), topic=TOPIC)["subscriptions"]["s"]
+    assert found["why"] == "stopped" and "is not a Delta commit" in found["sentence"]
+    assert words(engine, 0, 1) == ["pending", "no_permits"], "what was numbered before"
+
+
+def test_what_is_no_longer_in_the_topic(engine):
+    engine.round([ON.subscribe("A"), ON.flow("A", 3)], 0)
+    for entries in ([1, 1], [1], [1], [1]):
+        engine.publish(TOPIC, -1, entries)
+        engine.round([], 0)
+    topic = read_topic(engine.layout, TOPIC)
+    engine.round([ON.ack(0, 1)], 0)
+    (topic.path / TableLog(topic.path).commit(3).added[0].path).unlink()
+    DeltaTable(str(topic.path)).delete("publish_id = '" + f"{4:032x}" + "'")
+    assert words(engine, 0, 2, 3, 4) == ["acknowledged", "pending", "lost", "deleted"]
+    trim_topic(engine.layout, topic, [-1], now=datetime.now(UTC))
+    assert words(engine, 0, 1) == ["trimmed", "trimmed"]
+
+
+def test_chunks(pulsar_broker, pulsar_client, admin):  # noqa: F811
+    topic = create_topic(pulsar_broker.layout, "t")
+    pulsar_client.subscribe("t", "s", **SHARED)
+    arrive(pulsar_broker, "t", "done:0:2", "open:0:4", "done:1:2", "open:1:4", publish_time=datetime.now(UTC))
+    pulsar_broker.settle()
+    found = [admin.explain(MessageId(-1, ledger, 0), topic="t") for ledger in range(1, 5)]
+    assert topic.partitions == 0
+    assert [each["subscriptions"]["s"]["why"] for each in found] == [
+        *("pending", "incomplete_chunk", "pending", "incomplete_chunk")
+    ]
+    assert [each["position"] for each in found] == [2, 1, 2, 3]
+    assert found[1]["subscriptions"]["s"]["sentence"] == (
+        "it is a chunk of an incomplete message, of which 2 of 4 chunks are there"
+    )
+
+
+def test_the_command(pulsar_broker, pulsar_client, pulsar_root, why):  # noqa: F811
+    pulsar_client.subscribe("t", "s", **SHARED)
+    pulsar_client.subscribe("t", "other", **SHARED).close()
+    sent = pulsar_client.create_producer("t", producer_name="p").send(b"secret", partition_key="k")
+    assert why(sent, "other")["why"] == "no_consumers"
+    text = say(pulsar_root, "explain", str(sent), "--topic", "t", columns=200)
+    assert f"message {sent} of persistent://public/default/t: published 20" in text
+    assert "by p, sequence id 0, key k, position 0" in text and "secret" not in text
+    assert "it is out at consumer 'worker' since 20" in text and "none is connected" in text
+    found = json.loads(say(pulsar_root, "explain", "1:0", "-t", "t", "-s", "s", "--json"))
+    assert [*found["subscriptions"]] == ["s"]
+    with pytest.raises(SubscriptionNotFound, match="did you mean 'other'"):
+        say(pulsar_root, "explain", "1:0", "-t", "t", "-s", "othr")
+    with pytest.raises(TopicNotFound):
+        say(pulsar_root, "explain", "1:0", "-t", "nothing")
+    with pytest.raises(InvalidConfiguration, match="give --topic"):
+        Admin(pulsar_broker.service_url).explain(parse_message_id("1:0"))
+
+
+def test_partitions(pulsar_broker, pulsar_client, admin):  # noqa: F811
+    create_topic(pulsar_broker.layout, "p", 2)
+    pulsar_client.subscribe("p", "s", **SHARED)
+    sent = [pulsar_client.create_producer("p").send(b"x") for _ in range(2)]
+    pulsar_broker.settle()
+    assert [admin.explain(each)["subscriptions"]["s"]["why"] for each in sent] == ["pending", "pending"]
+    assert admin.explain(sent[0])["topic"].endswith(f"p-partition-{sent[0].partition()}")
+    with pytest.raises(InvalidMessage, match="another partition"):
+        admin.explain(MessageId(7, 1, 0), topic="p")
+    with pytest.raises(NotAllowedError):
+        admin.explain(MessageId(-1, 1, 0), topic="p")
+
+
+def test_the_page_names_every_word():
+    page = (REPOSITORY / "docs" / "how-to" / "monitor.md").read_text()
+    assert [word for word in WORDS if f"`{word}`" not in page] == []
