@@ -13,7 +13,8 @@ class ExplainVerb:
     layout: Layout
 
     def explain(self, message_id: MessageId, subscription: str | None = None, topic: str | None = None) -> dict:
-        """Why a message is where it is, by subscription, and what its producer said of it. Needs no broker.
+        """Why the message *message_id* is where it is, by subscription, and what its producer said of it. Needs no
+        broker.
 
         *topic* is needed only if the id does not name its topic. Under ``subscriptions`` each has ``why``, a word that
         programs can compare, ``sentence``, and facts such as ``consumerName`` and ``until``. Of a batch the id names
