@@ -110,15 +110,19 @@ class _Reading:
         """*rows* with the columns that are the same in a run."""
         if run is not None:
             rows = rows.append_column("ledger_id", pa.repeat(pa.scalar(run.ledger_id), rows.num_rows))
-        ids = (self._publish_ids[ledger_id] for ledger_id in rows["ledger_id"].to_pylist())
         added = {
-            "publish_id": lambda: pa.array(ids, pa.string()),
+            "publish_id": lambda: self._publish_ids_of(rows["ledger_id"]),
             "partition": lambda: pa.repeat(pa.scalar(self._slice.partition, pa.int32()), rows.num_rows),
         }
         for name, values in added.items():
             if name in self._columns:
                 rows = rows.append_column(name, values())
         return rows.select([*self._columns, "ledger_id", "position", PAYLOAD_ERROR])
+
+    def _publish_ids_of(self, ledger_ids: pa.ChunkedArray) -> pa.Array:
+        known = ledger_ids.combine_chunks().dictionary_encode()
+        ids = [self._publish_ids[ledger_id] for ledger_id in known.dictionary.to_pylist()]
+        return pa.array(ids, pa.string()).take(known.indices)
 
     @cached_property
     def _chunks(self) -> ChunkRuns:
