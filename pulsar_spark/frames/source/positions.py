@@ -13,6 +13,8 @@ from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.ledgers.publish_times import first_published_at
 
+_MILLISECONDS = 10**12
+"""A number from here on is no position but milliseconds since 1970, as Spark's Kafka source takes them."""
 Place = str | int | datetime | MessageId
 """``earliest``, ``latest``, a position, a publish time or a message id."""
 
@@ -81,14 +83,14 @@ class Positions:
 
     def _parse(self, value: object) -> Place:
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
+            return self._position(value)
         if not isinstance(value, str):
             raise self._wrong(value)
         text = value.strip()
         if text.lower() in (EARLIEST, LATEST):
             return text.lower()
         if text.isascii() and text.isdigit():
-            return int(text)
+            return self._position(int(text))
         try:
             return parse_message_id(text)
         except InvalidMessageId:
@@ -97,6 +99,14 @@ class Positions:
             return named_time(text)
         except ValueError:
             raise self._wrong(value) from None
+
+    def _position(self, value: int) -> int:
+        if value >= _MILLISECONDS:
+            raise InvalidConfiguration(
+                f"option {self._option!r} is {value}, more than any position: give milliseconds since 1970 as a time, "
+                "such as 2026-01-31T12:00:00Z"
+            )
+        return value
 
     def _parse_each(self, text: str) -> dict[str, dict[int, Place]]:
         try:

@@ -85,6 +85,13 @@ def test_a_place_that_is_none_is_named(root, client, text):
         read_batch(root, topic="t", startingPosition=text)
 
 
+def test_milliseconds_are_no_position(root, client):
+    send(client, "t", "m")
+    for place in ("1769860800000", '{"t": {"-1": 1769860800000}}'):
+        with pytest.raises(InvalidConfiguration, match="is 1769860800000, more than any position: give milliseconds"):
+            read_batch(root, topic="t", startingPosition=place)
+
+
 @pytest.mark.parametrize(
     "places, text", [({"u": {"-1": 0}}, "topic '.*/u'"), ({"t": {"0": 2}}, "partition 0 of .*/t'")]
 )
