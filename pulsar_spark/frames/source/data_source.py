@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.frames.source.options import (
     BATCH_READ,
     BATCH_WRITE,
@@ -56,8 +56,15 @@ class PulsarSparkSource(DataSource):
 
         return BatchReader(schema, options)
 
-    @in_one_line
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        try:
+            return self._stream_reader(schema)
+        except PulsarSparkError as error:
+            from pulsar_spark.frames.source.refused_stream import RefusedStream
+
+            return RefusedStream(error)
+
+    def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         options = self._options()
         if options.subscription is not None:
             options.check_use(SUBSCRIPTION)
