@@ -49,6 +49,7 @@ _PLAIN_TYPES = {
     pa.string(): "string",
     pa.int32(): "int",
     pa.int64(): "bigint",
+    pa.float64(): "double",
     pa.bool_(): "boolean",
     pa.binary(): "binary",
     TIME: "timestamp",

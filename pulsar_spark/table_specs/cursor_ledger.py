@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from pulsar_spark.table_specs.spec import HASH_RANGES, PROPERTIES, TIME, table_spec
+from pulsar_spark.table_specs.spec import COUNTS, HASH_RANGES, PROPERTIES, TIME, table_spec
 
 CURSOR_LEDGER = table_spec(
     "cursor_ledger",
@@ -111,6 +111,18 @@ CURSOR_LEDGER = table_spec(
         "cursor, consumer: those of the delivered messages that had been delivered before, even if no application got "
         "them",
     ),
+    (
+        "msg_ack_counter",
+        pa.int64(),
+        "cursor: messages acknowledged, each index of a batch counted once, by consumers and by the broker (time to "
+        "live, quotas, skips, trimming, put off for later); not the dead ones, and not those that a seek passes: what "
+        "is acknowledged again after a seek back counts again",
+    ),
+    (
+        "msg_dead_counter",
+        pa.int64(),
+        "cursor: messages given back or put off too often, whether or not their letter is written yet",
+    ),
     ("ledger_id", pa.int64(), "topic: the last version of its messages table that is numbered"),
     ("end_position", pa.int64(), "topic: the position the next entry of the partition gets"),
     (
@@ -190,6 +202,14 @@ CURSOR_LEDGER = table_spec(
         "has come or gone",
     ),
     ("key_shared_mode", pa.string(), "cursor: AUTO_SPLIT or STICKY on a KeyShared subscription, else null"),
+    (
+        "counts",
+        COUNTS,
+        "round: what it did: published (entries), requests, delivered, redelivered, acknowledged and dead (messages, "
+        "counted as in cursors), returned (entries given back, or left by consumers that went away); and how long its "
+        "steps took, in microseconds: number_us, requests_us, gather_us, plan_us; write_us is of the broker's round "
+        "before; null = the round only takes the bundle over",
+    ),
     (
         "allow_out_of_order_delivery",
         pa.bool_(),

@@ -6,11 +6,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-LAYOUT_VERSION = 5
+LAYOUT_VERSION = 6
 """The only layout that this release reads and writes; tables of another are refused (storage.delta.definitions)."""
 
 TIME = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())
+COUNTS = pa.map_(pa.string(), pa.int64())
 ENCRYPTION_KEYS = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary(), "metadata": PROPERTIES}))
 HASH_RANGES = pa.list_(pa.struct({name: pa.int32() for name in ("start", "end", "modulus", "remainder")}))
 

@@ -33,12 +33,14 @@ def meaning_for(kind: str, meaning: str) -> str:
 
 
 class ViewSpec(NamedTuple):
-    """A view over the rows of one ``kind``; ``column_text`` has the names of its columns."""
+    """A view over the rows of one ``kind``; ``column_text`` has the names of its columns, after which come *computed*
+    ones, each with its expression."""
 
     name: str
     row: str
     kind: str
     column_text: str
+    computed: tuple[tuple[Column, str], ...] = ()
 
     @property
     def column_names(self) -> list[str]:
@@ -48,7 +50,34 @@ class ViewSpec(NamedTuple):
     def columns(self) -> tuple[Column, ...]:
         by_name = {column.name: column for column in CURSOR_LEDGER.columns}
         found = (by_name[name] for name in self.column_names)
-        return tuple(column._replace(meaning=meaning_for(self.kind, column.meaning)) for column in found)
+        its = tuple(column._replace(meaning=meaning_for(self.kind, column.meaning)) for column in found)
+        return its + tuple(column for column, _ in self.computed)
+
+
+_ROUND_COUNTS = (
+    ("published", "entries published that it numbered"),
+    ("requests", "requests that it executed"),
+    ("delivered", "messages delivered"),
+    ("redelivered", "those of them that had been delivered before"),
+    ("acknowledged", "messages acknowledged, by consumers and by the broker's rules"),
+    ("dead", "messages given back or put off too often"),
+    ("returned", "entries given back, or left by consumers that went away"),
+)
+_ROUND_STEPS = (
+    ("number_ms", "milliseconds to number what was published"),
+    ("requests_ms", "milliseconds to execute requests and what was due"),
+    ("gather_ms", "milliseconds to gather the entries to decide about"),
+    ("plan_ms", "milliseconds to plan, and to take the result into memory"),
+)
+_LATER_ROUND = "PARTITION BY broker_id, properties['bundle_range'] ORDER BY round"
+_OF_ROUNDS = (
+    *((Column(name, pa.int64(), meaning), f"counts['{name}']") for name, meaning in _ROUND_COUNTS),
+    *((Column(name, pa.float64(), meaning), f"counts['{name[:-2]}us'] / 1000D") for name, meaning in _ROUND_STEPS),
+    (
+        Column("write_ms", pa.float64(), "milliseconds to make its rows and commit them, once the next round says so"),
+        f"lead(counts['write_us']) OVER ({_LATER_ROUND}) / 1000D",
+    ),
+)
 
 
 VIEWS = (
@@ -57,7 +86,7 @@ VIEWS = (
         "the position of a subscription on one topic partition",
         "cursor",
         "topic partition subscription subscription_type mark_delete_position read_position is_blocked status "
-        "round_time msg_out_counter msg_redeliver_counter properties round",
+        "round_time msg_out_counter msg_redeliver_counter msg_ack_counter msg_dead_counter properties round",
     ),
     ViewSpec(
         "pending_acks",
@@ -78,6 +107,7 @@ VIEWS = (
         "a round of the broker: one commit",
         "round",
         "round round_time requests_version epoch broker_id is_snapshot",
+        _OF_ROUNDS,
     ),
     ViewSpec(
         "housekeeping",

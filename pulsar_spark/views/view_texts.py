@@ -22,7 +22,8 @@ VIEW_TEXTS = {
 
 def view_text(view: ViewSpec) -> str:
     """A view of :data:`VIEW_TEXTS` with its columns."""
-    return f"SELECT {names(view.column_names)} FROM ({VIEW_TEXTS[view.name]})"
+    computed = "".join(f", {expression} AS {column.name}" for column, expression in view.computed)
+    return f"SELECT {names(view.column_names)}{computed} FROM ({VIEW_TEXTS[view.name]})"
 
 
 def view_over(view: ViewSpec, tables: Mapping[BundleRange, str]) -> str:

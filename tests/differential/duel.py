@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from tests.differential.counters import Counters
 from tests.differential.strategies import CRASHES, Turn
 from tests.spec.history import publish
 from tests.spec.table import asked, entries
@@ -28,6 +29,7 @@ class Duel:
         for topic, partitions in PARTITIONS.items():
             self.model.create_topic(topic, partitions)
             self.engine.create_topic(topic, partitions)
+        self.counters = Counters(self.engine.topic_ids)
 
     def play(self, turns: list[Turn]) -> None:
         for number, turn in enumerate(turns):
@@ -77,6 +79,7 @@ class Duel:
             state, expected = self.engine.state(*place), self.model.state(*place)
             for name in expected:
                 same(f"{where}, {name} of {place}", state[name], expected[name])
+        same(f"{where}, counters", self.counters.differences(self.model, self.engine.latest), [])
         for topic, subscription in {(place[0], place[2]) for place in self.model.cursors}:
             for read in ("letters", "letters_put_off"):
                 found, expected = (

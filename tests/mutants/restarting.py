@@ -140,8 +140,8 @@ MUTANTS = (
         "redelivery-counter-forgotten",
         "a restart forgets how many messages a subscription received again",
         "broker/bundle/load_bundle.py",
-        '        row["msg_redeliver_counter"] or 0,\n    )\n    properties',
-        "        0,\n    )\n    properties",
+        "setattr(cursor, name, row[name] or 0)",
+        'setattr(cursor, name, row[name] or 0 if name != "msg_redeliver_counter" else 0)',
         "tests/broker/test_whole_state.py::test_a_broker_that_starts_knows_what_the_one_before_it_knew",
     ),
     Mutant(

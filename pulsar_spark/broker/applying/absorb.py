@@ -1,8 +1,10 @@
 """From the plan's result to the bundle's new state and the rows of the round."""
 
+from pulsar_spark.broker.applying.counts import AcknowledgedMessages
 from pulsar_spark.broker.bundle.bundle import Bundle
 from pulsar_spark.broker.committing.facts import cursor_row, dead_letter_rows, removed_consumer_row, reset_row
 from pulsar_spark.broker.committing.round_rows import RoundRows
+from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.cursors.unacked import limit_unacked
 from pulsar_spark.broker.gathering.candidates import let_rest
 from pulsar_spark.broker.gathering.planned_entries import PlannedEntries
@@ -10,6 +12,7 @@ from pulsar_spark.broker.key_shared.key_shared import with_other_hash_ranges
 from pulsar_spark.broker.planning.work import Outcome, Work
 from pulsar_spark.broker.requests.drafts import CursorChanges, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 
 
 def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome], limit: int) -> RoundRows:
@@ -26,7 +29,7 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome
             let_rest(bundle, bundle.now, cursor, takers)
     for changes, entries, outcome in zip(work.cursors, work.entries, outcomes, strict=True):
         with isolated(of_cursor(changes.cursor)):
-            _absorb_cursor(changes, entries, outcome, rows)
+            _absorb_cursor(changes, entries, outcome, rows, _ledgers_of(bundle, changes.cursor))
     if limit:
         blocked, facts = limit_unacked(bundle, limit)
         rows.facts += facts
@@ -57,12 +60,29 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, outcomes: list[Outcome
     return rows
 
 
-def _absorb_cursor(changes: CursorChanges, work: PlannedEntries, outcome: Outcome, rows: RoundRows) -> None:
+def _ledgers_of(bundle: Bundle, cursor: Cursor) -> PartitionLedgers:
+    return bundle.topics[cursor.topic].ledgers(cursor.key.partition)
+
+
+def _absorb_cursor(
+    changes: CursorChanges, work: PlannedEntries, outcome: Outcome, rows: RoundRows, ledgers: PartitionLedgers
+) -> None:
     cursor, before = changes.cursor, changes.cursor.mark_delete
-    rows.facts += dead_letter_rows(cursor, work.dead(outcome.ranges))
-    rows.delivered += outcome.delivered
+    dead, counts = list(work.dead(outcome.ranges)), rows.counts
+    rows.facts += dead_letter_rows(cursor, dead)
     rows.acknowledged += work.count_acknowledged(outcome.ranges)
+    acknowledged = AcknowledgedMessages(cursor.entries, ledgers, changes.ack_sets)
+    done = acknowledged.of_whole(work, outcome.ranges)
     changed = work.put(outcome.ranges)
+    done += acknowledged.of_parts(dead) - changes.dead
+    died = sum(range_.unacked_messages for range_ in dead)
+    cursor.msg_ack_counter += done
+    cursor.msg_dead_counter += died
+    counts["delivered"] += outcome.delivered
+    counts["redelivered"] += outcome.redelivered
+    counts["acknowledged"] += done
+    counts["dead"] += died + changes.dead
+    counts["returned"] += work.count_returned(outcome.ranges, rows.number)
     if changed.ranges or cursor.entries.mark_delete != before:
         cursor.follow_map()
         changes.is_changed = True

@@ -46,6 +46,8 @@ class Bundle(Topics):
         self.broker_id: str | None = None
         """Who committed the latest round when the bundle was loaded."""
         self.requests_version = self.requests_committed = 0
+        self.last_write_us: int | None = None
+        """How long this broker wrote its latest round."""
         self.ledgers_version = 0
         self.now = Instant(0, 0)
         """The moment of the latest round."""

@@ -28,7 +28,7 @@ from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange, parse_range
 from pulsar_spark.protocol.topics.message_id import MAX_LONG
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
-from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CURSOR_COUNTERS, CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.delta.python_rows import uncollected
 from pulsar_spark.storage.layout import Layout
@@ -157,10 +157,8 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     cursor.is_blocked_by_broker = row["status"] == BLOCKED_BY_BROKER
     cursor.reads_after = to_micros(row["due_time"]) if row["due_time"] else 0
     cursor.last_active = to_micros(row["round_time"]) if row["round_time"] else None
-    cursor.msg_out_counter, cursor.msg_redeliver_counter = (
-        row["msg_out_counter"] or 0,
-        row["msg_redeliver_counter"] or 0,
-    )
+    for name in CURSOR_COUNTERS:
+        setattr(cursor, name, row[name] or 0)
     properties = dict(row["properties"] or [])
     cursor.reads_compacted = properties.pop(IS_READ_COMPACTED, None) == "true"
     cursor.dead_letters = {name: value for name, value in properties.items() if name not in RULES}

@@ -1,7 +1,7 @@
 """Commit a round: rows of ``ledgers`` first, then one commit of ``cursor_ledger``. Each append names its version, so a
 replaced broker stops."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -51,8 +51,10 @@ def round_table(
     broker_id: str,
     is_snapshot: bool,
     housekept: Sequence[tuple[str, str, int]] = (),
+    counts: Mapping[str, int] | None = None,
 ) -> pa.Table:
-    """All rows of a round. A snapshot has the whole state; *housekept* are tables, what was done, and to how many."""
+    """All rows of a round. A snapshot has the whole state; *housekept* are tables, what was done, and to how many;
+    *counts* say what the round did, and how long it took."""
     rows.facts += [housekeeping_row(*done, draft.wall) for done in housekept]
     if is_snapshot:
         rows = everything(bundle, rows)
@@ -65,6 +67,7 @@ def round_table(
             broker_id=broker_id,
             is_snapshot=is_snapshot,
             served=bundle.served,
+            counts=counts,
         )
     )
     return rows_of_round(draft.number, rows.facts, rows.ranges)

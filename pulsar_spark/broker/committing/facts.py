@@ -12,7 +12,7 @@ from pulsar_spark.protocol.policies.compaction import IS_READ_COMPACTED
 from pulsar_spark.protocol.redelivery.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
 from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.protocol.topics.bundles import WHOLE, BundleRange
-from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, WaitingKey
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CURSOR_COUNTERS, CursorKey, WaitingKey
 from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 
 if TYPE_CHECKING:
@@ -35,8 +35,10 @@ def round_row(
     broker_id: str,
     is_snapshot: bool,
     served: BundleRange = WHOLE,
+    counts: Mapping[str, int] | None = None,
 ) -> dict:
-    """One row per round: its time by both clocks, what it consumed, and its slice unless that is the whole."""
+    """One row per round: its time by both clocks, what it consumed, its slice unless that is the whole, and *counts* of
+    what it did."""
     return dict(
         kind="round",
         round_time=wall,
@@ -46,6 +48,7 @@ def round_row(
         broker_id=broker_id,
         is_snapshot=is_snapshot,
         properties=None if served.is_whole else [(BUNDLE_RANGE, str(served))],
+        counts=None if counts is None else list(counts.items()),
     )
 
 
@@ -91,8 +94,7 @@ def cursor_row(cursor: Cursor) -> dict:
         join_order=cursor.joined,
         due_time=cursor.reads_after or None,
         round_time=cursor.last_active,
-        msg_out_counter=cursor.msg_out_counter,
-        msg_redeliver_counter=cursor.msg_redeliver_counter,
+        **{name: getattr(cursor, name) for name in CURSOR_COUNTERS},
     )
 
 

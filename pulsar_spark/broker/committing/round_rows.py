@@ -1,5 +1,6 @@
 """The rows of a round as Arrow: facts, and one row per range of entries."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -18,6 +19,8 @@ from pulsar_spark.storage.ledgers.packed_columns import null_column
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _BLOCK_ROWS = 65_536
+COUNTED = ("delivered", "redelivered", "acknowledged", "dead", "returned")
+"""What rounds count, by the names of the column ``counts``."""
 
 
 class CursorRanges(NamedTuple):
@@ -39,8 +42,8 @@ class RoundRows:
         self.ranges: list[CursorRanges] = []
         self.acknowledged = 0
         """Entries that were not acknowledged before, without the dead ones."""
-        self.delivered = 0
-        """Messages given out."""
+        self.counts: Counter[str] = Counter()
+        """See :data:`COUNTED`."""
 
     def add_ranges(self, cursor: Cursor, states: ChangedRanges) -> None:
         """Add rows that replace earlier states of their entries."""

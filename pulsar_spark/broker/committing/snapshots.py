@@ -28,6 +28,7 @@ def everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     """All latest rows: this round's replies and removals, and the whole state."""
     kept = [fact for fact in rows.facts if fact["kind"] in OF_ONE_ROUND or fact.get("is_removed")]
     whole = RoundRows([*kept, *bundle.waiting_letters.everything(bundle.cursors)], rows.number)
+    whole.counts = rows.counts
     whole.facts += [
         policy_row(owner, bundle.topic_id(owner), name, value) for (owner, name), value in bundle.policies.items()
     ]

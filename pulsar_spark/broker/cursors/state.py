@@ -37,7 +37,7 @@ class Cursor(CursorEntries):
         self.selector = None
         self.at_others: tuple[Selector | None, np.ndarray] | None = None
         """Positions of pending entries at other consumers than their owners by a selector; see key_shared.awaited."""
-        self.msg_out_counter = self.msg_redeliver_counter = 0
+        self.msg_out_counter = self.msg_redeliver_counter = self.msg_ack_counter = self.msg_dead_counter = 0
         self.nothing_found_at: tuple | None = None
         """How things stood when a Key_Shared round found nothing to hand out (see candidates)."""
 

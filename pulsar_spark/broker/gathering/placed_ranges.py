@@ -101,7 +101,7 @@ class PlacedRanges:
     def _add_listed(self, code: int, positions: np.ndarray, requested: Requested) -> None:
         """Add entries at *positions* that have a code, in this order."""
         self.add_range(code, self.places, self.places + len(positions) - 1, requested)
-        self.add_part(Listed(positions))
+        self.add_part(Listed(positions, code))
 
     # Single ranges
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
 from pulsar_spark.protocol.acknowledgement.positions import ranges_of
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE
 from pulsar_spark.protocol.entries.entry_map import UNCHANGED, EntryMap
@@ -59,9 +59,11 @@ def unread_span(first: int, last: int) -> SpanOfCode:
 
 
 class Listed(NamedTuple):
-    """Entries at the positions *at*, one at each place. Positions of entries never delivered ascend."""
+    """Entries at the positions *at*, one at each place. Positions of entries never delivered ascend. *code* is the code
+    of all; None: not known."""
 
     at: np.ndarray
+    code: int | None = None
 
     @property
     def places(self) -> int:
@@ -137,13 +139,31 @@ class PlannedEntries:
         """How many entries the plan's *ranges* acknowledge; none was acknowledged before."""
         return sum(range_.size for range_ in ranges if range_.status == ACKNOWLEDGED)
 
+    def parts_of(self, ranges: Iterable[Range], status: str) -> Iterator[tuple[Range, Part, int, int]]:
+        """Those of the plan's *ranges* that have a *status*, and the places *begin* to *end* - 1 of parts in them."""
+        for range_ in ranges:
+            for number, begin, end in self._cut(range_) if range_.status == status else ():
+                yield range_, self._parts[number], begin, end
+
     def dead(self, ranges: Iterable[Range]) -> Iterator[Range]:
         """The dead ones of the plan's *ranges*, with positions instead of places."""
-        for range_ in ranges:
-            for part, begin, end in self._cut(range_) if range_.status == DEAD else ():
-                found = self._parts[part].positions(self._entries, begin, end)
-                for first, last in found if isinstance(found, list) else ranges_of(found):
-                    yield range_._replace(first=first, last=last)
+        for range_, part, begin, end in self.parts_of(ranges, DEAD):
+            found = part.positions(self._entries, begin, end)
+            for first, last in found if isinstance(found, list) else ranges_of(found):
+                yield range_._replace(first=first, last=last)
+
+    def count_returned(self, ranges: Iterable[Range], number: int) -> int:
+        """How many entries that were pending the plan's *ranges* give back, also those that round *number* delivers
+        again."""
+        before = [range_ for range_ in self.planned if range_.status == PENDING]
+        if not before:
+            return 0
+        return sum(
+            max(0, min(range_.last, was.last) + 1 - max(range_.first, was.first))
+            for range_ in ranges
+            if range_.status in (REPLAY, DEAD) or (range_.status == PENDING and range_.delivery_round == number)
+            for was in before
+        )
 
     def put(self, ranges: Iterable[Range]) -> ChangedRanges:
         """Put the plan's *ranges* into the map, which moves mark-delete; returns what changed above it."""

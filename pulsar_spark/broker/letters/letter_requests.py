@@ -71,6 +71,8 @@ class LetterRequests(Acknowledgements):
         self, changes: CursorChanges, position: int, request: Request, reconsume_later: ReconsumeLater, index: int
     ) -> dict:
         cursor = changes.cursor
+        changes.dead += reconsume_later.is_dead
+        cursor.msg_dead_counter += reconsume_later.is_dead
         range_, batch_size = cursor.find(position), self.bundle.batch_size(cursor, position)
         return put_off_letter_row(
             cursor,

@@ -1,5 +1,6 @@
 """What a round is to do, by cursor, before it is planned; and the result of a round."""
 
+import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -62,6 +63,8 @@ class CursorChanges:
     hash_ranges_before: dict[str, list[tuple[int, int]]] | None = None
     expired: int = 0
     """Entries of ``acks`` that no consumer acknowledged: time to live or a quota ended them."""
+    dead: int = 0
+    """Messages of ``acks`` and ``ack_sets`` that were put off too often."""
 
     @property
     def is_about_entries(self) -> bool:
@@ -103,7 +106,7 @@ class CursorChanges:
         self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
         self.passed = Positions()
         self.delivered_acks, self.tails = [], []
-        self.expired = 0
+        self.expired = self.dead = 0
 
 
 class Refusal(NamedTuple):
@@ -127,6 +130,19 @@ class RoundResult(NamedTuple):
     refusals: tuple[Refusal, ...] = ()
 
 
+class Steps(dict[str, int]):
+    """How long the steps of a round took, in microseconds, by name."""
+
+    def __init__(self):
+        super().__init__()
+        self._since = time.perf_counter_ns()
+
+    def end(self, name: str) -> None:
+        """The step *name* ends, and the next begins."""
+        now = time.perf_counter_ns()
+        self[name], self._since = (now - self._since) // 1000, now
+
+
 @dataclass
 class RoundDraft:
     """What a round does to each cursor, and its replies; ``now`` and ``wall`` are the two clocks (see clock)."""
@@ -138,6 +154,7 @@ class RoundDraft:
     cursors: dict[CursorKey, CursorChanges] = field(default_factory=dict)
     facts: list[dict] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
+    steps: Steps = field(default_factory=Steps)
 
     def changes_of(self, cursor: Cursor) -> CursorChanges:
         changes = self.cursors.get(cursor.key)

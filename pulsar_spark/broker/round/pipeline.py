@@ -22,6 +22,7 @@ from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulsar_spark.broker.applying.absorb import absorb
 from pulsar_spark.broker.bundle.bundle import Bundle
@@ -37,7 +38,7 @@ from pulsar_spark.broker.committing.commit import (
     round_table,
 )
 from pulsar_spark.broker.committing.facts import topic_rows
-from pulsar_spark.broker.committing.round_rows import RoundRows
+from pulsar_spark.broker.committing.round_rows import COUNTED, RoundRows
 from pulsar_spark.broker.committing.snapshots import is_snapshot_due
 from pulsar_spark.broker.cursors.members import Members, end_waits
 from pulsar_spark.broker.gathering.gather import gather_work
@@ -50,6 +51,7 @@ from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.requests.set_aside import set_aside
 from pulsar_spark.broker.round.isolation import isolated, of_cursor, plan_isolated
 from pulsar_spark.broker.upkeep.maintenance import maintain
+from pulsar_spark.protocol.topics.numbering import NO_POSITION
 from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 from pulsar_spark.table_specs import LEDGERS
 
@@ -82,16 +84,20 @@ def run_round(
     # 1. Number what was published, note chunks, and forget deleted topics.
     draft = begin_round(bundle, agenda)
     numbered = number_published(bundle, draft, agenda.requests)
+    draft.steps.end("number_us")
     # 2. Execute requests: consumers, policies and moved cursors change; requests about entries are noted for the plan.
     sent_on = execute_requests(bundle, draft, agenda)
     # 3. Let time pass: remove clients whose lease ended, pass trimmed entries, check expiry and quotas, retry letters.
     let_time_pass(bundle, draft, numbered.topics)
+    draft.steps.end("requests_us")
     # 4. Gather entries that are acknowledged, given back or due, and candidates up to what permits allow.
     work = gather_work(bundle, draft)
+    draft.steps.end("gather_us")
     # 5. Plan: acknowledge, give back, find blocked consumers, offer, line up, deal, sum up.
     outcomes = plan_isolated(plan, work) if work else []
     # 6. Take the outcomes into memory.
     rows = absorb(bundle, draft, work, outcomes, limit)
+    draft.steps.end("plan_us")
     # 7. Write, in the order of the table above. A round without effect ends here.
     ask_others(bundle.layout, sent_on)
     consumed = max(bundle.requests_version, agenda.requests_version)
@@ -107,12 +113,15 @@ def run_round(
         broker_id=tables.broker_id,
         is_snapshot=is_snapshot,
         housekept=agenda.housekept,
+        counts=counts_of(bundle, draft, rows, numbered, len(agenda.requests)),
     )
     with tables.cursor_ledger.writing(table) as files:
         commit_ledgers(tables, bundle, numbered.ledgers)
         bundle.index_new(numbered.topics)
     commit_round(tables, bundle, draft.number, table, files.result())
     bundle.requests_version = bundle.requests_committed = consumed
+    draft.steps.end("write_us")
+    bundle.last_write_us = draft.steps["write_us"]
     # 8. After the commit: forget what no cursor needs, write letters.
     forget_unneeded(bundle, draft, numbered.topics, is_snapshot=is_snapshot)
     requests = write_projections(bundle, draft.number, bundle.now, rows.facts)
@@ -175,9 +184,19 @@ def forget_unneeded(bundle: Bundle, draft: RoundDraft, topics: list[TopicState],
         bundle.forget_runs()
 
 
+def counts_of(bundle: Bundle, draft: RoundDraft, rows: RoundRows, numbered: Numbered, requests: int) -> dict[str, int]:
+    """The column ``counts`` of the round's row."""
+    entries = pc.filter(numbered.ledgers["entries"], pc.greater(numbered.ledgers["first_position"], NO_POSITION))
+    found = {"published": pc.sum(entries, min_count=0).as_py(), "requests": requests}
+    found |= {name: rows.counts[name] for name in COUNTED} | draft.steps
+    if bundle.last_write_us is not None:
+        found["write_us"] = bundle.last_write_us
+    return found
+
+
 def result_of(draft: RoundDraft, rows: RoundRows) -> RoundResult:
     letters = sum(fact["last"] - fact["first"] + 1 for fact in rows.facts if fact["kind"] == "letter")
     expired = sum(changes.expired for changes in draft.cursors.values())
     return RoundResult(
-        True, rows.delivered, rows.acknowledged - expired, letters, expired, refusals=tuple(draft.refusals)
+        True, rows.counts["delivered"], rows.acknowledged - expired, letters, expired, refusals=tuple(draft.refusals)
     )

@@ -50,6 +50,8 @@ class WaitingKey(NamedTuple):
         return f"{self.round}-{self.number}"
 
 
+CURSOR_COUNTERS = ("msg_out_counter", "msg_redeliver_counter", "msg_ack_counter", "msg_dead_counter")
+"""Columns of a cursor's row that only grow, until it is made again."""
 MOST_IDS, MOST_CONCERNED = 10_000, 256
 """A round that concerns more clients names none, and everybody reads it."""
 _CURSOR = CursorKey._fields

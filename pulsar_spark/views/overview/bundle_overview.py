@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pulsar_spark.protocol.delays.instants import to_micros
 from pulsar_spark.protocol.policies.policies import TOPIC_STOPPED
 from pulsar_spark.protocol.redelivery.letters import letters_in
-from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CURSOR_COUNTERS, CursorKey
 from pulsar_spark.storage.cursor_ledger.set_aside import SUBSCRIPTION, TOPIC
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
@@ -99,10 +99,9 @@ class BundleOverview:
         rows.changed_cursors, rows.changed_topics, rows.begins_anew = set(), set(), False
 
     def _count(self, key: CursorKey) -> None:
-        names = ("msg_out_counter", "msg_redeliver_counter", "msg_ack_counter", "msg_dead_counter")
-        self._set_counters(key, tuple(self._rows.cursors[key].get(name) or 0 for name in names))
+        self._set_counters(key, tuple(self._rows.cursors[key][name] or 0 for name in CURSOR_COUNTERS))
         for row in self._states[key].consumers:
-            self._set_counters((key, row["consumer_id"]), tuple(row[name] or 0 for name in names[:2]))
+            self._set_counters((key, row["consumer_id"]), tuple(row[name] or 0 for name in CURSOR_COUNTERS[:2]))
 
     def _set_counters(self, key: tuple, counters: tuple[int, ...]) -> None:
         """Keep the tuple of equal counters, by which rates know quickly that nothing happened."""

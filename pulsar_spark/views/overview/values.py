@@ -131,7 +131,7 @@ class TopicState(NamedTuple):
 
 
 class RoundState(NamedTuple):
-    """A round of a broker. Counts and durations are None for rounds of earlier releases."""
+    """A round of a broker. Counts and durations are None for a round that only takes the bundle over."""
 
     bundle: str
     round: int
@@ -146,18 +146,19 @@ class RoundState(NamedTuple):
     """Messages."""
     redelivered: int | None
     acknowledged: int | None
-    """Entries."""
     dead: int | None
-    """Messages."""
     returned: int | None
     """Entries given back, or left by a consumer that went away."""
     number_ms: float | None
-    """Numbering what was published."""
+    """How long the round numbered what was published,"""
     requests_ms: float | None
+    """executed requests and what was due,"""
     gather_ms: float | None
+    """gathered its entries,"""
     plan_ms: float | None
+    """and planned, and took the result into memory."""
     write_ms: float | None
-    """Making the rows, and committing them: of the round before, since a round cannot state its own."""
+    """How long the same broker's round before took to write, since a round cannot state its own."""
 
 
 class BrokerState(NamedTuple):
