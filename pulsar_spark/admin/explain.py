@@ -17,8 +17,9 @@ class ExplainVerb:
         broker.
 
         *topic* is needed only if the id does not name its topic. Under ``subscriptions`` each has ``why``, a word that
-        programs can compare, ``sentence``, and facts such as ``consumerName`` and ``until``. Of a batch the id names
-        one message, or all of them.
+        programs can compare, ``sentence``, and facts such as ``consumerName`` and ``until``. ``life`` has the events of
+        these subscriptions since the publish, oldest first, as far as rounds are kept. Of a batch the id names one
+        message, or all of them.
         """
         check_type(MessageId, message_id, "message_id")
         if subscription is not None:

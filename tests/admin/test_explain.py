@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.broker.letters import letters
 from pulsar_spark.errors import (
     InvalidConfiguration,
     InvalidMessage,
@@ -17,9 +18,11 @@ from pulsar_spark.errors import (
 )
 from pulsar_spark.protocol.topics.message_id import MessageId, parse_message_id
 from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.processes.lease import BundleLease
 from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from pulsar_spark.storage.upkeep.trimming import trim_topic
+from pulsar_spark.table_specs import REQUESTS
 from pulsar_spark.testing.plugin import (  # noqa: F401
     _new_pulsar_root,
     _pulsar_time,
@@ -38,6 +41,7 @@ from tests.support.requests import On
 from tests.support.spark_engine import new_engine
 from tests.support.waiting import DEADLINE_SECONDS
 
+NAMESPACE = "persistent://public/default"
 WAIT = DEADLINE_SECONDS * 1000
 TOPIC = "persistent://public/default/t"
 TYPES = pulsar.ConsumerType
@@ -274,6 +278,105 @@ def test_chunks(pulsar_broker, pulsar_client, admin):  # noqa: F811
     )
 
 
+def events(admin: Admin, message_id: MessageId, subscription: str = "s") -> list[str]:
+    return [each["event"] for each in admin.explain(message_id, subscription)["life"]]
+
+
+def test_who_acknowledged_it(pulsar_client, pulsar_clock, pulsar_broker, admin, why):  # noqa: F811
+    shared = pulsar_client.subscribe("t", "s", **SHARED)
+    alone = pulsar_client.subscribe("t", "alone", consumer_name="alone")
+    producer = pulsar_client.create_producer("t")
+    first, second = producer.send(b"x"), producer.send(b"y")
+    now = pulsar_clock.now().isoformat()
+    shared.acknowledge(shared.receive(WAIT))
+    alone.receive(WAIT)
+    alone.acknowledge_cumulative(alone.receive(WAIT))
+    found = why(first)
+    assert (found["why"], found["how"], found["consumerName"]) == ("acknowledged", "individual", "worker")
+    assert found["sentence"] == f"consumer 'worker' acknowledged it individually at {now}"
+    assert (why(second)["why"], why(first, "alone")["how"]) == ("pending", "cumulative")
+    assert events(admin, first, "alone") == ["published", "delivered", "acknowledged"]
+    shared.close()
+    pulsar_clock.advance(seconds=1)
+    assert events(admin, second) == ["published", "delivered", "released"]
+    late = pulsar_client.subscribe("t", "late", **SHARED)
+    late.close()
+    assert why(first, "late")["how"] == "subscribed_later"
+
+
+@pytest.mark.parametrize("how", ["skip", "clear_backlog", "expire", "seek"])
+def test_who_moved_the_subscription(engine, how):
+    engine.round([ON.create_subscription("Earliest")], 0)
+    engine.publish(TOPIC, -1, [1, 1])
+    engine.round([], 0)
+    moves = {"skip": ON.skip(1), "clear_backlog": ON.clear_backlog(), "expire": ON.expire(1), "seek": ON.seek(1)}
+    engine.round([moves[how] | {"request_time": datetime.fromtimestamp(9, UTC)}], 9000)
+    requests = AppendTable(engine.layout.broker_table("requests"))
+    requests.append(REQUESTS.rows([moves[how] | {"request_time": datetime.fromtimestamp(9, UTC)}]))
+    found = Admin(f"delta:{engine.layout.root}").explain(MessageId(-1, 1, 0), topic=TOPIC)
+    assert found["subscriptions"]["s"]["how"] == how
+    assert found["life"][-1]["time"] == "1970-01-01T00:00:09+00:00"
+
+
+def test_a_seek_back(engine):
+    engine.round([ON.subscribe("A"), ON.flow("A", 5)], 0)
+    engine.publish(TOPIC, -1, [1, 1])
+    for requests in ([], [ON.ack(0, 1)], [], [ON.seek("earliest")], [ON.flow("A", 5)]):
+        engine.round(requests, 0)
+    found = Admin(f"delta:{engine.layout.root}").explain(MessageId(-1, 1, 0), topic=TOPIC)
+    assert [each["event"] for each in found["life"]] == [
+        *("published", "delivered", "acknowledged", "moved_back", "delivered")
+    ]
+
+
+def test_time_to_live(engine):
+    engine.round([ON.create_subscription("Earliest"), ON.policy("message_ttl_seconds", 5)], 0)
+    engine.publish(TOPIC, -1, [1])
+    engine.round([], 0)
+    engine.round([], 600_000)
+    found = Admin(f"delta:{engine.layout.root}").explain(MessageId(-1, 1, 0), topic=TOPIC)["subscriptions"]["s"]
+    assert (found["why"], found["how"]) == ("acknowledged", "time_to_live")
+    assert found["sentence"].endswith(": the time to live of its topic ended")
+
+
+def test_dead_letters_and_retries(pulsar_client, pulsar_clock, admin, why):  # noqa: F811
+    letters = {"dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(1), "retry_enable": True}
+    options = {**SHARED, **letters, "negative_ack_redelivery_delay_ms": 60_000}
+    consumer = pulsar_client.subscribe("t", "s", **options)
+    producer = pulsar_client.create_producer("t")
+    dies, waits = producer.send(b"x"), producer.send(b"y")
+    for _ in range(2):
+        consumer.negative_acknowledge(consumer.receive(WAIT))
+        if _ == 0:
+            consumer.reconsume_later(consumer.receive(WAIT), 60_000)
+            assert why(waits)["why"] == "put_off"
+            assert why(waits)["letterTopic"] == f"{TOPIC}-s-RETRY"
+        pulsar_clock.advance(seconds=60)
+    found = why(dies)
+    assert (found["why"], found["letterTopic"]) == ("dead", f"{TOPIC}-s-DLQ")
+    letter = admin.get_messages_by_id(found["letterTopic"], *parse_message_id(found["letterId"])._place[:2])[0]
+    assert letter.data() == b"x"
+    assert events(admin, dies) == [
+        *("published", "delivered", "negatively_acknowledged", "delivered", "negatively_acknowledged", "dead_lettered")
+    ]
+
+
+def test_a_letter_that_waits(engine, monkeypatch):
+    dead = {"max_redeliver_count": 1, "dead_letter_topic": f"{NAMESPACE}/dlq"}
+    engine.round([ON.subscribe("A", **dead), ON.flow("A", 5)], 0)
+    engine.publish(TOPIC, -1, [1])
+    engine.round([], 0)
+    monkeypatch.setattr(letters, "rows_of", fails)
+    for _ in range(2):
+        engine.round([ON.negative_ack("A", 0)], 0)
+        engine.round([], 0)
+    assert words(engine, 0) == ["letter_waits"]
+
+
+def fails(*_):
+    raise ValueError("no letter can be made")
+
+
 def test_the_command(pulsar_broker, pulsar_client, pulsar_root, why):  # noqa: F811
     pulsar_client.subscribe("t", "s", **SHARED)
     pulsar_client.subscribe("t", "other", **SHARED).close()
@@ -285,6 +388,7 @@ def test_the_command(pulsar_broker, pulsar_client, pulsar_root, why):  # noqa: F
     assert "it is out at consumer 'worker' since 20" in text and "none is connected" in text
     found = json.loads(say(pulsar_root, "explain", "1:0", "-t", "t", "-s", "s", "--json"))
     assert [*found["subscriptions"]] == ["s"]
+    assert [each["event"] for each in found["life"]] == ["published", "delivered"]
     with pytest.raises(SubscriptionNotFound, match="did you mean 'other'"):
         say(pulsar_root, "explain", "1:0", "-t", "t", "-s", "othr")
     with pytest.raises(TopicNotFound):

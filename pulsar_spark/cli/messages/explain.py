@@ -17,6 +17,14 @@ _ABOUT = {
     "deliver time": "deliverAtTime",
     "position": "position",
 }
+_EVENT = {
+    "time": "time",
+    "event": "event",
+    "subscription": "subscription",
+    "consumer": "consumerName",
+    "redelivered": "redeliveryCount",
+    "until": "until",
+}
 
 
 def explain(
@@ -28,7 +36,8 @@ def explain(
     ] = None,
     as_json: Json = False,
 ):
-    """Show what a message is, and why it is where it is on each subscription. Needs no broker."""
+    """Show what a message is, why it is where it is on each subscription, and what became of it, oldest event first.
+    Needs no broker."""
     found = admin(root).explain(parse_message_id(message_id), subscription, topic)
     if as_json:
         print_json(found)
@@ -37,3 +46,5 @@ def explain(
     typer.echo(visible(f"message {found['messageId']} of {found['topic']}: {', '.join(about)}"))
     rows = [(name, why["why"], why["sentence"]) for name, why in found["subscriptions"].items()]
     print_table(["subscription", "why", ""], rows, none="no subscriptions")
+    events = [[event.get(field) for field in _EVENT.values()] for event in found["life"]]
+    print_table([*_EVENT], events)

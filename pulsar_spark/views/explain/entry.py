@@ -21,7 +21,7 @@ from pulsar_spark.storage.topics.topics import Topic
 
 _FACTS = (
     "producer_name sequence_id partition_key ordering_key publish_time event_time deliver_at_time "
-    "chunk_id num_chunks_from_msg"
+    "chunk_id num_chunks_from_msg properties"
 ).split()
 _SHOWN = {
     "producerName": "producer_name",
@@ -104,6 +104,15 @@ class Entry:
         return self._read[0]
 
     @property
+    def properties(self) -> dict[str, str]:
+        return dict(self.row.get("properties") or ())
+
+    @property
+    def published(self) -> datetime | None:
+        """Its publish time; if it is gone, that of the first message of its file."""
+        return self.row.get("publish_time") or (self._run and self._run.min_publish_time)
+
+    @property
     def missing(self) -> str | None:
         """``trimmed``, ``deleted`` or ``lost``; None if the message is there."""
         return self._read[1]
@@ -153,8 +162,7 @@ class Entry:
 
     def facts(self) -> dict:
         """What is known of the message itself, by JSON names."""
-        published = self.row.get("publish_time") or (self._run and self._run.min_publish_time)
-        row = {**self.row, "publish_time": published}
+        row = {**self.row, "publish_time": self.published}
         shown = {name: row.get(column) for name, column in _SHOWN.items()}
         for name, value in shown.items():
             shown[name] = shown_time(to_micros(value)) if isinstance(value, datetime) else value

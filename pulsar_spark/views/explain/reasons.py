@@ -27,6 +27,9 @@ SECOND = 1_000_000
 
 WORDS = {
     "acknowledged": "done",
+    "dead": "given back or put off too often: its letter is in the dead letter topic",
+    "put_off": "acknowledged, as a copy waits in the retry letter topic",
+    "letter_waits": "acknowledged, and its letter could not be written yet",
     "pending": "out at a consumer that has neither acknowledged nor returned it",
     "given_back": "a consumer gave it back with a delay; it comes again when that ends",
     "delayed": "waits for its deliver time",
@@ -78,6 +81,10 @@ class Seen(NamedTuple):
         row = self.latest.round_row or {}
         wall, own = row.get("round_time"), row.get("due_time")
         return 0 if wall is None or own is None else to_micros(wall) - to_micros(own)
+
+    def time_of(self, round_number: int | None) -> datetime | None:
+        """The time of a round by the machine's clock."""
+        return None if round_number is None else round_time(self.layout, round_number)
 
     def until(self, micros: int, *, is_own: bool = False) -> tuple[str, str]:
         """A time, of the broker's own clock if *is_own*: as ISO 8601, and in words."""
@@ -170,7 +177,7 @@ def reason_here(at: Position) -> Reason | None:
 
 def _pending(at: Position) -> Reason:
     state, times = at.state, at.state.redelivery_count or 0
-    since, name = _since(at.seen, state.delivery_round), at.name_of(state.consumer_id)
+    since, name = at.seen.time_of(state.delivery_round), at.name_of(state.consumer_id)
     facts = {
         "consumerName": name,
         "consumerId": state.consumer_id,
@@ -185,7 +192,3 @@ def _pending(at: Position) -> Reason:
     until, words = at.seen.until(state.due_time, is_own=True)
     sentence = f"{consumer} gave it back; unless acknowledged it comes again at {words}{again}"
     return Reason("given_back", sentence, {**facts, "until": until})
-
-
-def _since(seen: Seen, delivery_round: int | None) -> datetime | None:
-    return None if delivery_round is None else round_time(seen.layout, delivery_round)
