@@ -179,6 +179,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             if name.lower() not in _OF_SPARK:
                 raise _unknown(name)
             continue
+        if known.name in found:
+            raise InvalidConfiguration(f"option {shown_name(known.name)!r} is given twice, as {name!r} too: give it once")
         try:
             found[known.name] = known.metadata["parse"](text)
         except ValueError as wrong:
