@@ -14,7 +14,7 @@ from pulsar_spark.frames import consume, publish
 from pulsar_spark.frames.consuming.call import Caller
 from pulsar_spark.frames.deliveries import named_entries
 from pulsar_spark.frames.deliveries.delivery import Delivery
-from pulsar_spark.frames.deliveries.named_entries import NamedEntries, stretches_of
+from pulsar_spark.frames.deliveries.named_entries import NamedEntries, scans_of
 from pulsar_spark.frames.reading.payloads import Decoding
 from pulsar_spark.protocol.keys.sticky_key import sticky_key, sticky_key_hash
 from pulsar_spark.storage.delta.tables import AppendTable
@@ -180,9 +180,12 @@ def test_every_message_has_the_hash_the_broker_goes_by(spark, served):
     assert all(flags <= set(names) for names in columns), "who publishes these rows elsewhere keeps the keys"
 
 
-def test_only_named_entries_are_read(spark, root, layout, monkeypatch):
+@pytest.mark.parametrize("scans", [[2], [32, 32]], ids=["few bounds", "many bounds"])
+def test_only_named_entries_are_read(spark, root, layout, monkeypatch, scans):
     """Of several files and redelivery counts, entries that lie scattered, with and without wide gaps between them."""
-    monkeypatch.setattr(named_entries, "LEAST_GAP", 100)
+    monkeypatch.setattr(named_entries, "FEW", named_entries.FEW._replace(least_gap=100))
+    monkeypatch.setattr(named_entries, "MANY", named_entries.MANY._replace(most=64, least_gap=10))
+    monkeypatch.setattr(named_entries, "_MOST_WITH_FEW", 1000 if scans == [2] else 10)
     topic = create_topic(layout, "t")
     numbers = spark.range(0, 6000, 1, 2).selectExpr("cast(id as string) payload", "concat('k', id % 90) partition_key")
     publish(numbers, root, "t")
@@ -208,4 +211,4 @@ def test_only_named_entries_are_read(spark, root, layout, monkeypatch):
     rows = caller._stored(delivery, (), ["payload"]).select("position", "redelivery_count").collect()
     expected = [*((at, 0) for at in others.tolist()), *((at, 2) for at in again.tolist())]
     assert sorted(map(tuple, rows)) == sorted(expected)
-    assert len(stretches_of(held)) == 2
+    assert [len(ranges) for ranges in scans_of(held)] == scans

@@ -11,7 +11,7 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.consuming.letters import FrameLetters
 from pulsar_spark.frames.deliveries.chunk_deliveries import ChunkedMessage, across, apart, read_chunked
 from pulsar_spark.frames.deliveries.delivery import Answer, Delivery, answer
-from pulsar_spark.frames.deliveries.named_entries import MOST_READS, NamedEntries, by_kind, exact, only, stretches_of
+from pulsar_spark.frames.deliveries.named_entries import MOST_READS, NamedEntries, by_kind, exact, only, scans_of
 from pulsar_spark.frames.deliveries.published_files import read_published
 from pulsar_spark.frames.deliveries.unreadable import (
     NOTHING,
@@ -161,11 +161,15 @@ class Caller:
         kinds = by_kind(range_ for range_ in delivery.ranges if isinstance(range_, NamedEntries))
         if len(kinds) > MOST_READS:
             delivery, kinds = delivery.exact(), []
-        found = [only(self._spark, self._at(stretches_of(named), columns), named) for named in kinds]
+        found = [self._named(named, columns) for named in kinds]
         positions = [range_ for range_ in delivery.ranges if not isinstance(range_, NamedEntries)]
         if positions or not found:
             found.append(self._at(positions, columns))
         return reduce(DataFrame.unionByName, found)
+
+    def _named(self, named: Sequence[NamedEntries], columns: Sequence[str] | None) -> DataFrame:
+        scans = (self._at(ranges, columns, is_rough=True) for ranges in scans_of(named))
+        return only(self._spark, reduce(DataFrame.unionByName, scans), named)
 
     def _hashed(self, messages: DataFrame, pieces: Sequence[Piece], columns: Sequence[str] | None) -> DataFrame:
         if HASH not in (columns or ()):
@@ -190,17 +194,31 @@ class Caller:
         lasts = [PositionRange(each.partition, each.last, each.last, each.redelivery_count) for each in messages]
         return self._read_pieces(lasts, columns, with_chunks=True)
 
-    def _at(self, positions: Sequence[PositionRange], columns: Sequence[str] | None) -> DataFrame:
+    def _at(
+        self, positions: Sequence[PositionRange], columns: Sequence[str] | None, *, is_rough: bool = False
+    ) -> DataFrame:
         partitions = {range_.partition for range_ in positions}
         lasts = (self.ledgers.last_chunk_position(self._topic.topic_id, partition) for partition in partitions)
-        return self._read_pieces(positions, columns, with_chunks=all(last < 0 for last in lasts))
+        return self._read_pieces(positions, columns, with_chunks=all(last < 0 for last in lasts), is_rough=is_rough)
 
     def _read_pieces(
-        self, positions: Sequence[PositionRange], columns: Sequence[str] | None, *, with_chunks: bool
+        self,
+        positions: Sequence[PositionRange],
+        columns: Sequence[str] | None,
+        *,
+        with_chunks: bool,
+        is_rough: bool = False,
     ) -> DataFrame:
         pieces = find_pieces(self.ledgers, self._topic, positions)
         found = read_published(
-            self._spark, self._topic, self.ledgers, positions, columns, self._with_payload, with_chunks=with_chunks
+            self._spark,
+            self._topic,
+            self.ledgers,
+            positions,
+            columns,
+            self._with_payload,
+            with_chunks=with_chunks,
+            is_rough=is_rough,
         )
         if found is None:
             found = read_pieces(

@@ -5,6 +5,7 @@ of their partition.** To remove or decide single rows, convert them to ranges fi
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,23 @@ from pulsar_spark.storage.session import local_frame
 
 MOST_READS = 4
 """A delivery with more kinds of named entries is read by ranges, because each kind is a read of its own."""
-MOST_STRETCHES, LEAST_GAP = 8, 1 << 17
-"""The most stretches of positions to read, and the smallest gap between two of them, in entries."""
+
+
+class _Bounds(NamedTuple):
+    """The most stretches of positions to read in a partition, and the smallest gap between two of them, in entries."""
+
+    most: int
+    least_gap: int
+
+
+FEW = _Bounds(8, 1 << 17)
+"""For scans that are quick to prepare: a gap is longer than a row group."""
+MANY = _Bounds(256, 2000)
+"""For files in order of hash: a gap is a page of them (see storage.delta.data_files)."""
+_MOST_IN_SCAN = 32
+"""Stretches that one scan reads: the code of more would be too long for Java to compile."""
+_MOST_WITH_FEW, _LEAST_SKIPPED = 100_000, 0.3
+"""Many stretches are for more entries than these, and if they leave out this part of few stretches."""
 _PAGE_BITS = 12
 """Bits of the positions of a page, whose named entries are one row of bits."""
 _IS_NAMED = "shiftright(words[int(shiftright(position, 6) & 63)], int(position & 63)) & 1L = 1L"
@@ -77,17 +93,32 @@ def by_kind(named: Iterable[NamedEntries]) -> list[list[NamedEntries]]:
     return list(found.values())
 
 
-def stretches_of(named: Sequence[NamedEntries]) -> list[PositionRange]:
-    """Few ranges, by partition and position, in which all of *named* lie, without the widest gaps."""
+def scans_of(named: Sequence[NamedEntries]) -> list[list[PositionRange]]:
+    """Ranges in which all of *named* lie, without the widest gaps, by partition and position: a list for each scan."""
+    few = _stretches(named, FEW)
+    if sum(len(each.positions) for each in named) > _MOST_WITH_FEW:
+        many = _stretches(named, MANY)
+        if _size(many) < (1 - _LEAST_SKIPPED) * _size(few):
+            return [many[at : at + _MOST_IN_SCAN] for at in range(0, len(many), _MOST_IN_SCAN)]
+    return [few]
+
+
+def _stretches(named: Sequence[NamedEntries], bounds: _Bounds) -> list[PositionRange]:
     found: list[PositionRange] = []
-    for partition, positions in _by_partition(named).items():
+    by_partition = _by_partition(named)
+    most = max(FEW.most, bounds.most // len(by_partition))
+    for partition, positions in by_partition.items():
         gaps = np.diff(positions)
-        widest = np.argsort(-gaps, kind="stable")[: MOST_STRETCHES - 1]
-        cuts = np.sort(widest[gaps[widest] > LEAST_GAP]) + 1
+        widest = np.argsort(-gaps, kind="stable")[: most - 1]
+        cuts = np.sort(widest[gaps[widest] > bounds.least_gap]) + 1
         firsts, lasts = positions[np.append(0, cuts)], positions[np.append(cuts, len(positions)) - 1]
         alike = named[0].position_range._replace(partition=partition)
         found += [alike._replace(first=first, last=last) for first, last in zip(firsts.tolist(), lasts.tolist())]
     return found
+
+
+def _size(ranges: Sequence[PositionRange]) -> int:
+    return sum(each.last - each.first + 1 for each in ranges)
 
 
 def only(spark: SparkSession, messages: DataFrame, named: Sequence[NamedEntries]) -> DataFrame:

@@ -63,24 +63,24 @@ def read_published(
     with_payload: bool,
     *,
     with_chunks: bool,
-    where: Column | None = None,
+    is_rough: bool = False,
 ) -> DataFrame | None:
-    """The messages of *ranges* as storage.entries.slices.read_pieces gives them; None if only that can read them."""
+    """The messages of *ranges* as storage.entries.slices.read_pieces gives them; None if only that can read them. With
+    *is_rough* also some between the ranges, so that there may be as many ranges as a scan's bounds."""
     ranges = list(ranges)
     if len({(range_.redelivery_count, range_.ack_set) for range_ in ranges}) != 1 or ranges[0].ack_set is not None:
         return None
     parts = _parts(topic, ledgers, ranges)
     if parts is None:
         return None
-    place = _Place(parts)
-    if place.stretches.most_borders > MOST_BORDERS:
+    place = _Place(parts, is_rough)
+    if not is_rough and place.stretches.most_borders > MOST_BORDERS:
         return None
     reader = spark.read.schema(from_arrow_schema(MESSAGES.schema)).options(basePath=str(topic.path), **_READER_OPTIONS)
     messages = reader.parquet(*(f"{topic.path}/{part.run.path}" for part in parts))
-    around = _around(parts)
-    for condition in (around, where):
-        if condition is not None:
-            messages = messages.filter(condition)
+    around = _just_around(parts) if is_rough else _around(parts)
+    if around is not None:
+        messages = messages.filter(around)
     if not with_chunks:
         messages = messages.filter(F.col("uuid").isNull() | F.col("batch_index").isNotNull())
     names = [name for name in columns or DELIVERED if (with_payload or name != "payload") and name != "partition"]
@@ -133,7 +133,16 @@ def _around(parts: Sequence[_Part]) -> Column | None:
         return None
     if len(meant) > _MOST_BOUNDS:
         meant = [(meant[0][0], meant[-1][1])]
-    bounds = ((first << _BLOCK_BITS, (last + 1 << _BLOCK_BITS) - 1) for first, last in meant)
+    return _is_between((first << _BLOCK_BITS, (last + 1 << _BLOCK_BITS) - 1) for first, last in meant)
+
+
+def _just_around(parts: Sequence[_Part]) -> Column | None:
+    """Bounds by which Parquet can skip pages; None for a few stretches, for which rounded bounds do."""
+    bounds = [pair for part in parts for pair in zip(part.firsts.tolist(), part.lasts.tolist())]
+    return _around(parts) if len(bounds) <= _MOST_BOUNDS else _is_between(bounds)
+
+
+def _is_between(bounds: Iterable[tuple[int, int]]) -> Column:
     return F.expr(" or ".join(f"entry_id between {first} and {last}" for first, last in bounds))
 
 
@@ -155,7 +164,7 @@ def _blocks(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 class _Place:
     """The place of a row on one axis, on which the meant entries of all files lie side by side."""
 
-    def __init__(self, parts: Sequence[_Part]):
+    def __init__(self, parts: Sequence[_Part], is_rough: bool):
         self._names = sorted({part.name for part in parts})
         self._partitions = sorted({part.partition for part in parts})
         firsts, lasts = (np.zeros(len(self._names) * len(self._partitions), np.int64) for _ in range(2))
@@ -174,7 +183,7 @@ class _Place:
         entry_id = F.col("entry_id")
         is_between = entry_id.between(self._of_file(firsts), self._of_file(lasts))
         self.is_in = is_between
-        if not all(part.is_one_stretch for part in parts):
+        if not is_rough and not all(part.is_one_stretch for part in parts):
             self.is_in &= self.stretches.holds(entry_id + self._of_file(to_place))
         self.ledger_id, self.position = self._of_file(ledger_ids), entry_id + self._of_file(to_position)
 
