@@ -180,7 +180,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
                 raise _unknown(name)
             continue
         if known.name in found:
-            raise InvalidConfiguration(f"option {shown_name(known.name)!r} is given twice, as {name!r} too: give it once")
+            raise InvalidConfiguration(f"option {shown_name(known.name)!r} is given twice, as {name!r} too: give one")
         try:
             found[known.name] = known.metadata["parse"](text)
         except ValueError as wrong:

@@ -56,7 +56,7 @@ def test_options_that_spark_adds_are_passed_over():
         ({"deadLetterTopic": "dead"}, "give maxRedeliverCount as well"),
         ({"deduplicate": "yes"}, "option 'deduplicate' is 'yes': give true or false"),
         ({"topics": "a,b"}, "options topic and topics contradict each other"),
-        ({"leaseMs": "1", "lease_ms": "2"}, "option 'leaseMs' is given twice, as 'lease_ms' too: give it once"),
+        ({"leaseMs": "1", "lease_ms": "2"}, "option 'leaseMs' is given twice, as 'lease_ms' too: give one"),
         ({"columns": "mine"}, "option 'columns' is 'mine': give 'pulsar_spark' or 'connector'"),
     ],
 )
