@@ -10,6 +10,7 @@ from pulsar_spark.client.sending.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.acknowledgement.packing import named
+from pulsar_spark.protocol.acknowledgement.positions import distinct
 from pulsar_spark.protocol.delays.delays import CANCEL, DELIVER_AT_MS, POSITIONS
 from pulsar_spark.protocol.delays.instants import deliver_millis, shown_time
 from pulsar_spark.protocol.suggestions import no_subscription
@@ -219,7 +220,7 @@ def _requests(
     """The requests for *entries*, at least one for each new deliver time in *times*."""
     where = {"topic": str(topic.name), "partition": entries.partition, "subscription": subscription}
     rows = []
-    for time in np.unique(times).tolist():
+    for time in distinct(times).tolist():
         to_time = {} if kind == "ack" else {DELIVER_AT_MS: str(max(int(time), 0))}
         positions = np.sort(entries.positions[times == time])
         for at in range(0, len(positions), MOST_POSITIONS):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.client.arguments import check_properties, check_type, checked_each
-from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import distinct, ranges_of
 from pulsar_spark.protocol.delays.instants import shown_time, to_micros
 from pulsar_spark.protocol.topics.message_id import MAX_LONG, MessageId
 from pulsar_spark.storage.entries.entries import EntryReader
@@ -107,7 +107,7 @@ class Found:
     def _messages(self, columns: tuple[str, ...]) -> pa.Table:
         """Columns of each entry's first message, in order; null if it is gone."""
         positions, topic = self.scheduled.positions, self.topic
-        ascending = np.unique(positions)
+        ascending = distinct(positions)
         blocks = []
         for run, spans in self._index.spans_of(topic.topic_id, self.scheduled.partition, ranges_of(ascending)):
             read = self._reader.read(topic.path, run, spans, columns)

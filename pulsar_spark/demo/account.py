@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.demo.consumers import REDELIVERIES
+from pulsar_spark.protocol.acknowledgement.positions import distinct
 
 
 class Letters(NamedTuple):
@@ -104,7 +105,7 @@ def _letter_defects(letters: Letters, notes: np.ndarray) -> list[str]:
 
 
 def _losses(published: int, notes: list[np.ndarray]) -> list[str]:
-    seen = np.unique(np.concatenate([part["flight"] for part in notes]))
+    seen = distinct(np.concatenate([part["flight"] for part in notes]))
     missing = published - np.isin(np.arange(published), seen).sum()
     foreign = len(seen) - (published - missing)
     return [f"{missing} messages were never received"] * bool(missing) + [
@@ -126,7 +127,7 @@ def _miscounts(account: Account, received: int) -> list[str]:
 def _disorder(notes: list[np.ndarray]) -> list[str]:
     found = []
     for part in notes:
-        for partition in np.unique(part["partition"]):
+        for partition in distinct(part["partition"]):
             mine = part[part["partition"] == partition]
             ledger, entry = np.diff(mine["ledger"]), np.diff(mine["entry"])
             backwards = int(((ledger < 0) | ((ledger == 0) & (entry <= 0))).sum())
@@ -157,7 +158,7 @@ def _key_defects(keyed: Keyed, notes: list[np.ndarray]) -> list[str]:
     firsts = np.sort(np.unique(in_time["flight"], return_index=True)[1])
     if not found and (backwards := _backwards(keyed.keys, in_time[firsts])):
         found.append(f"{backwards} messages were received before earlier ones of their key, by different consumers")
-    stayed = [np.unique(part["flight"]) for index, part in enumerate(notes) if index not in keyed.gone]
+    stayed = [distinct(part["flight"]) for index, part in enumerate(notes) if index not in keyed.gone]
     counts = np.unique(np.concatenate([*stayed, np.empty(0, "i8")]), return_counts=True)[1]
     if twice := int((counts > 1).sum()):
         found.append(f"{twice} messages were received by two consumers, neither of which went")
@@ -166,7 +167,7 @@ def _key_defects(keyed: Keyed, notes: list[np.ndarray]) -> list[str]:
 
 def _untimely(due: np.ndarray, notes: np.ndarray) -> list[str]:
     early = int((notes["time"] < due[notes["flight"]]).sum())
-    twice = len(notes) - len(np.unique(notes["flight"]))
+    twice = len(notes) - len(distinct(notes["flight"]))
     return [f"{early} messages were received early"] * bool(early) + [f"{twice} messages came again"] * bool(twice)
 
 

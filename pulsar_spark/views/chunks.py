@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import distinct, ranges_of
 from pulsar_spark.protocol.chunks.chunking import REASONS, Judged, Verdict, judged, none_open
 from pulsar_spark.storage.chunks.chunk_rows import Chunks, read_chunks
 from pulsar_spark.storage.chunks.chunk_runs import ChunkRuns, chunk_runs_of
@@ -61,7 +61,7 @@ def count_incomplete(topic: Topic, partition: int, ledgers: Runs) -> Counted:
     begun = np.flatnonzero((found.verdicts <= Verdict.COMPLETES) & ~np.isin(found.openers, completed))
     strays = np.flatnonzero(np.isin(found.verdicts, _STRAYS))
     _, groups = np.unique(chunks.groups[strays], return_index=True)
-    firsts = np.concatenate([np.unique(found.openers[begun]), strays[groups]])
+    firsts = np.concatenate([distinct(found.openers[begun]), strays[groups]])
     times = _named(topic, ledgers, np.sort(chunks.positions[firsts]), ["publish_time"])["publish_time"]
     still_open = int((found.left.openers >= 0).sum())
     return Counted(len(firsts), still_open, len(begun) + len(strays), pc.min(times).as_py())
@@ -126,12 +126,12 @@ def _strays(chunks: Chunks, found: Judged) -> Iterator[Incomplete]:
 
 
 def _rows_of(topic: Topic, partition: int, ledgers: Runs, chunks: Chunks, incomplete: list[Incomplete]) -> list[dict]:
-    positions = np.unique([chunks.positions[each.rows[0]] for each in incomplete])
+    positions = distinct([chunks.positions[each.rows[0]] for each in incomplete])
     named = {row["position"]: row for row in _named(topic, ledgers, positions, _NAMES).to_pylist()}
     rows = []
     for each in incomplete:
         first = int(chunks.positions[each.rows[0]])
-        of, there = int(chunks.num_chunks[each.rows[0]]), np.unique(chunks.chunk_ids[each.rows])
+        of, there = int(chunks.num_chunks[each.rows[0]]), distinct(chunks.chunk_ids[each.rows])
         rows.append(
             {
                 "topic": str(topic.name),

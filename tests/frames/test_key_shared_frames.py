@@ -1,6 +1,7 @@
 """Frames of a Key_Shared subscription, with a broker in the same session: whose rows, their hashes, and their order."""
 
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -12,9 +13,10 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.client.model.enums import ConsumerCryptoFailureAction
 from pulsar_spark.frames import consume, publish
 from pulsar_spark.frames.consuming.call import Caller
-from pulsar_spark.frames.deliveries import named_entries
+from pulsar_spark.frames.deliveries import scattered_reads
 from pulsar_spark.frames.deliveries.delivery import Delivery
-from pulsar_spark.frames.deliveries.named_entries import NamedEntries, scans_of
+from pulsar_spark.frames.deliveries.named_entries import NamedEntries, exact
+from pulsar_spark.frames.deliveries.scattered_reads import scans_of, scattered
 from pulsar_spark.frames.reading.payloads import Decoding
 from pulsar_spark.protocol.keys.sticky_key import sticky_key, sticky_key_hash
 from pulsar_spark.storage.delta.tables import AppendTable
@@ -183,9 +185,9 @@ def test_every_message_has_the_hash_the_broker_goes_by(spark, served):
 @pytest.mark.parametrize("scans", [[2], [32, 32]], ids=["few bounds", "many bounds"])
 def test_only_named_entries_are_read(spark, root, layout, monkeypatch, scans):
     """Of several files and redelivery counts, entries that lie scattered, with and without wide gaps between them."""
-    monkeypatch.setattr(named_entries, "FEW", named_entries.FEW._replace(least_gap=100))
-    monkeypatch.setattr(named_entries, "MANY", named_entries.MANY._replace(most=64, least_gap=10))
-    monkeypatch.setattr(named_entries, "_MOST_WITH_FEW", 1000 if scans == [2] else 10)
+    monkeypatch.setattr(scattered_reads, "FEW", scattered_reads.FEW._replace(least_gap=100))
+    monkeypatch.setattr(scattered_reads, "MANY", scattered_reads.MANY._replace(most=64, least_gap=10))
+    monkeypatch.setattr(scattered_reads, "_MOST_WITH_FEW", 1000 if scans == [2] else 10)
     topic = create_topic(layout, "t")
     numbers = spark.range(0, 6000, 1, 2).selectExpr("cast(id as string) payload", "concat('k', id % 90) partition_key")
     publish(numbers, root, "t")
@@ -208,7 +210,8 @@ def test_only_named_entries_are_read(spark, root, layout, monkeypatch, scans):
         for at, count, round in ((others[:200], 0, 7), (others[200:], 0, 8), (again, 2, 8))
     ]
     delivery = Delivery(str(topic.name), topic.topic_id, "s", "c", 8, tuple(held))
-    rows = caller._stored(delivery, (), ["payload"]).select("position", "redelivery_count").collect()
     expected = [*((at, 0) for at in others.tolist()), *((at, 2) for at in again.tolist())]
-    assert sorted(map(tuple, rows)) == sorted(expected)
-    assert [len(ranges) for ranges in scans_of(held)] == scans
+    for ranges in (delivery.ranges, exact(delivery.ranges)):
+        rows = caller._stored(replace(delivery, ranges=tuple(ranges)), (), ["payload"])
+        assert sorted(map(tuple, rows.select("position", "redelivery_count").collect())) == sorted(expected)
+    assert [len(ranges) for ranges in scans_of(scattered(held)[0])] == scans

@@ -16,7 +16,7 @@ from pulsar_spark.broker.delays.waiting import waits_since
 from pulsar_spark.broker.requests.drafts import CursorChanges, RoundDraft
 from pulsar_spark.broker.round.isolation import isolated, of_cursor
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
-from pulsar_spark.protocol.acknowledgement.positions import as_array, inside
+from pulsar_spark.protocol.acknowledgement.positions import as_array, distinct, inside
 from pulsar_spark.protocol.chunks.chunk_limits import Eviction, Group, begun_too_early, evictions
 from pulsar_spark.protocol.entries.entry_codes import EntryState
 from pulsar_spark.storage.chunks.judged_chunks import STILL_OPEN
@@ -86,7 +86,7 @@ def keep_pending(changes: CursorChanges, consumer_id: str, units: np.ndarray) ->
     if not len(units):
         return
     codes = entries.at(units)
-    for code in np.unique(codes).tolist():
+    for code in distinct(codes).tolist():
         known = entries.codes.state(code)
         state = EntryState(
             PENDING, consumer_id, 0, known.redelivery_count or 0, None, known.ack_set, known.batch_size or 1

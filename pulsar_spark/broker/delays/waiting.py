@@ -14,7 +14,7 @@ from pulsar_spark.broker.delays.deliver_times import delayed_at, honours_delays
 from pulsar_spark.broker.delays.dues import Dues
 from pulsar_spark.broker.requests.drafts import CursorChanges
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING, REPLAY
-from pulsar_spark.protocol.acknowledgement.positions import inside, ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import distinct, inside, ranges_of
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, WAITING_CODE, EntryState
 
 WINDOW = 1 << 20
@@ -139,7 +139,7 @@ def reschedule(bundle: Bundle, changes: CursorChanges, positions: np.ndarray, du
     codes = entries.at(positions)
     is_new = (codes == WAITING_CODE) | (codes == UNREAD_CODE)  # these get a state that can have a due time
     sizes = bundle.topics[cursor.topic].ledgers(cursor.key.partition).batch_sizes(positions[is_new])
-    for size in np.unique(sizes).tolist():
+    for size in distinct(sizes).tolist():
         state = EntryState(REPLAY, redelivery_count=0, due_time=due_time, batch_size=size)
         entries.set_at(positions[is_new][sizes == size], entries.codes.code(state))
     set_due_times(changes, positions, due_time)

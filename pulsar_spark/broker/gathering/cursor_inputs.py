@@ -18,7 +18,7 @@ from pulsar_spark.broker.gathering.planned_entries import Listed, PlannedEntries
 from pulsar_spark.broker.gathering.read import New, Read
 from pulsar_spark.broker.requests.drafts import CursorChanges, RoundDraft
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY
-from pulsar_spark.protocol.acknowledgement.positions import inside
+from pulsar_spark.protocol.acknowledgement.positions import distinct, inside
 from pulsar_spark.protocol.entries.entry_codes import PART_CODE, UNREAD_CODE, WAITING_CODE
 from pulsar_spark.protocol.entries.entry_map import codes_at
 from pulsar_spark.storage.delay_index.delayed import NONE_DUE, Due, in_order
@@ -197,4 +197,4 @@ def _union(parts: Iterable[np.ndarray]) -> np.ndarray:
     parts = [part for part in parts if len(part)]
     if len(parts) < 2:
         return np.sort(parts[0]) if parts else NO_POSITIONS
-    return np.unique(np.concatenate(parts))
+    return distinct(np.concatenate(parts))

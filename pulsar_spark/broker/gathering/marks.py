@@ -9,7 +9,7 @@ import numpy as np
 from pulsar_spark.broker.requests.drafts import CursorChanges
 from pulsar_spark.protocol.acknowledgement.ack_set import is_empty
 from pulsar_spark.protocol.acknowledgement.cursor import PENDING
-from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, expanded, inside, ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import Positions, as_array, distinct, expanded, inside, ranges_of
 from pulsar_spark.protocol.entries.entry_codes import ACKNOWLEDGED_CODE, PART_CODE, UNREAD_CODE, EntryState
 from pulsar_spark.protocol.entries.entry_map import states_in
 
@@ -61,7 +61,7 @@ class Marks:
         if chunked is None:
             return found
         parts = as_array(part for span in spans for part in chunked.groups.parts(*span))
-        positions = np.unique(expanded(*parts))
+        positions = distinct(expanded(*parts))
         codes = self._entries.at(positions)
         for span in ranges_of(positions[np.isin(codes, (UNREAD_CODE, PART_CODE))]):
             found.add(*span)

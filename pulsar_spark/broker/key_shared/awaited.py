@@ -8,6 +8,7 @@ import numpy as np
 from pulsar_spark.broker.cursors.state import Cursor
 from pulsar_spark.broker.gathering.marks import NO_POSITIONS, Marks
 from pulsar_spark.broker.requests.drafts import CursorChanges
+from pulsar_spark.protocol.acknowledgement.positions import distinct
 from pulsar_spark.protocol.keys.draining import Awaited
 from pulsar_spark.protocol.keys.hash_ranges import NOBODY, Owners
 
@@ -23,7 +24,7 @@ def awaited_entries(
     later = [code for code, state in pending.items() if state.due_time is not None]
     parts = [_at_others(cursor, marks, owners, hashes_at), returned.positions[returned.dues > now]]
     parts += [entries.where(later, 0, entries.end - 1)] if later else []
-    positions = np.unique(np.concatenate(parts))
+    positions = distinct(np.concatenate(parts))
     if not len(positions):
         return Awaited(np.empty(0, np.int32), NO_POSITIONS, np.empty(0, bool))
     codes = entries.at(positions)

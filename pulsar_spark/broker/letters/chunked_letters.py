@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.errors import MessagesLost
+from pulsar_spark.protocol.acknowledgement.positions import distinct
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.storage.chunks.chunk_rows import lost_messages
 from pulsar_spark.storage.chunks.chunks import ChunkedMessages
@@ -36,7 +37,7 @@ def wholes_of(
     it is gone."""
     if messages["uuid"].null_count == messages.num_rows:
         return {}
-    wanted = messages.select(["position", "uuid", "batch_index"]).take(pa.array(np.unique(numbers)))
+    wanted = messages.select(["position", "uuid", "batch_index"]).take(pa.array(distinct(numbers)))
     wanted = wanted.filter(pc.and_(pc.is_valid(wanted["uuid"]), pc.is_null(wanted["batch_index"])))
     if not wanted.num_rows:
         return {}

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.broker.letters.chunked_letters import Whole, expanded
 from pulsar_spark.broker.letters.letter_orders import Order
+from pulsar_spark.protocol.acknowledgement.positions import distinct
 from pulsar_spark.protocol.topics.routing import RoundRobinRouter
 from pulsar_spark.table_specs import MESSAGES
 
@@ -89,7 +90,7 @@ def rows_of(blocks: Sequence[Letters], publish_id: str, now: int, partitions: Se
 
 def _entry_ids(partitions: np.ndarray) -> np.ndarray:
     found = np.empty(len(partitions), np.int64)
-    for partition in np.unique(partitions):
+    for partition in distinct(partitions):
         of_partition = np.flatnonzero(partitions == partition)
         found[of_partition] = np.arange(len(of_partition))
     return found

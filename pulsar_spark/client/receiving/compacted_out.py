@@ -7,7 +7,7 @@ They are acknowledged in few requests, also ahead of a delivery. Deletions are d
 import numpy as np
 
 from pulsar_spark.client.receiving.delivery import Delivery
-from pulsar_spark.protocol.acknowledgement.positions import Positions, ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import Positions, distinct, ranges_of
 from pulsar_spark.storage.compaction.compacted_entries import CompactedEntries
 
 AHEAD = 1000
@@ -46,7 +46,7 @@ class CompactedOut:
         begin = max(first, self._reported_until + 1)
         if hears:
             until = max(min(last, end - 1), min(until, begin + AHEAD_FOR_DELETIONS))
-            stay = np.union1d(stay, self._deletions(first, begin, until))
+            stay = distinct(np.concatenate([stay, self._deletions(first, begin, until)]))
         if begin <= until:
             gaps = Positions(ranges_of(stay)).gaps(begin, until)
             subscription.acknowledge_deleted(list(gaps))

@@ -11,8 +11,16 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.consuming.letters import FrameLetters
 from pulsar_spark.frames.deliveries.chunk_deliveries import ChunkedMessage, across, apart, read_chunked
 from pulsar_spark.frames.deliveries.delivery import Answer, Delivery, answer
-from pulsar_spark.frames.deliveries.named_entries import MOST_READS, NamedEntries, by_kind, exact, only, scans_of
+from pulsar_spark.frames.deliveries.named_entries import exact
 from pulsar_spark.frames.deliveries.published_files import read_published
+from pulsar_spark.frames.deliveries.scattered_reads import (
+    MOST_KINDS,
+    Scattered,
+    are_scattered,
+    only,
+    scans_of,
+    scattered,
+)
 from pulsar_spark.frames.deliveries.unreadable import (
     NOTHING,
     Unreadable,
@@ -158,18 +166,14 @@ class Caller:
             delivery = replace(delivery, ranges=across(exact(delivery.ranges), parts))
             found += [] if chunked and not delivery.ranges else [self._stored(delivery, (), columns)]
             return reduce(DataFrame.unionByName, found)
-        kinds = by_kind(range_ for range_ in delivery.ranges if isinstance(range_, NamedEntries))
-        if len(kinds) > MOST_READS:
-            delivery, kinds = delivery.exact(), []
-        found = [self._named(named, columns) for named in kinds]
-        positions = [range_ for range_ in delivery.ranges if not isinstance(range_, NamedEntries)]
-        if positions or not found:
-            found.append(self._at(positions, columns))
-        return reduce(DataFrame.unionByName, found)
+        kinds = scattered(delivery.ranges) if are_scattered(delivery.ranges) else []
+        if not 1 <= len(kinds) <= MOST_KINDS:
+            return self._at(exact(delivery.ranges), columns)
+        return reduce(DataFrame.unionByName, (self._scattered(entries, columns) for entries in kinds))
 
-    def _named(self, named: Sequence[NamedEntries], columns: Sequence[str] | None) -> DataFrame:
-        scans = (self._at(ranges, columns, is_rough=True) for ranges in scans_of(named))
-        return only(self._spark, reduce(DataFrame.unionByName, scans), named)
+    def _scattered(self, entries: Scattered, columns: Sequence[str] | None) -> DataFrame:
+        scans = (self._at(ranges, columns, is_rough=True) for ranges in scans_of(entries))
+        return only(self._spark, reduce(DataFrame.unionByName, scans), entries)
 
     def _hashed(self, messages: DataFrame, pieces: Sequence[Piece], columns: Sequence[str] | None) -> DataFrame:
         if HASH not in (columns or ()):

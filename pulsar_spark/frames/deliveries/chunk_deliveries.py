@@ -19,7 +19,7 @@ from pulsar_spark.frames.deliveries.named_entries import exact
 from pulsar_spark.frames.reading.chunk_groups import grouped_parts
 from pulsar_spark.frames.reading.chunk_payloads import NOTHING, Parts, with_payloads
 from pulsar_spark.frames.reading.payloads import plain_or_refused
-from pulsar_spark.protocol.acknowledgement.positions import Positions, ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import Positions, distinct, ranges_of
 from pulsar_spark.protocol.chunks.chunking import wrong_size
 from pulsar_spark.storage.chunks.chunk_rows import lost_messages
 from pulsar_spark.storage.entries.slices import WIDE_GAP, PositionRange, find_pieces, read_pieces
@@ -55,7 +55,7 @@ def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
 
 def across(ranges: Iterable[PositionRange], parts: Iterable[Parts]) -> tuple[PositionRange, ...]:
     """*ranges* in order, joined where only chunks of *parts* lie between them: fewer ranges make a quicker filter."""
-    chunks = {each.partition: Positions(ranges_of(np.unique(each.positions))) for each in parts}
+    chunks = {each.partition: Positions(ranges_of(distinct(each.positions))) for each in parts}
 
     def are_bridged(before: PositionRange, range_: PositionRange) -> bool:
         first, last = before.last + 1, range_.first - 1

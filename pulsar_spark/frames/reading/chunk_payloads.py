@@ -19,7 +19,7 @@ from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames.reading.last_chunks import names_of, read_last_chunks
 from pulsar_spark.frames.reading.payload_batches import in_pieces
 from pulsar_spark.payloads.encoding import PAYLOAD_ERROR
-from pulsar_spark.protocol.acknowledgement.positions import expanded, ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import distinct, expanded, ranges_of
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_rows import SpansOf
 from pulsar_spark.storage.chunks.chunks import ChunkedMessages, PayloadMemory
@@ -95,7 +95,7 @@ def with_payloads(
     (see last_chunks)."""
     names = names_of(columns)
     read = list(dict.fromkeys([*names[:-4], SIZE]))
-    lasts = {each.partition: np.unique(each.lasts) for each in parts}
+    lasts = {each.partition: distinct(each.lasts) for each in parts}
     last_chunks = read_last_chunks(topic, lasts, spans_of, read, redelivery_counts)
     if last_chunks is not None and all(each.payloads is not None for each in parts):
         rows = _beside(last_chunks, _joined(parts))

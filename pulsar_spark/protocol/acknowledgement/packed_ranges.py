@@ -10,6 +10,7 @@ from typing import overload
 import numpy as np
 
 from pulsar_spark.protocol.acknowledgement.cursor import Range
+from pulsar_spark.protocol.acknowledgement.positions import distinct
 
 TAIL = Range._fields[2:]
 """The names of a tail's fields."""
@@ -56,7 +57,7 @@ class PackedRanges(Sequence[Range]):
         pairs = self.which.astype(np.int64) * len(other.tails) + other.which
         return all(
             self.tails[pair // len(other.tails)] == other.tails[pair % len(other.tails)]
-            for pair in np.unique(pairs).tolist()
+            for pair in distinct(pairs).tolist()
         )
 
     __hash__ = None  # type: ignore[assignment]  # it equals lists

@@ -17,6 +17,16 @@ def expanded(firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
     return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(firsts - (ends - entries), entries)
 
 
+def distinct(values: np.ndarray) -> np.ndarray:
+    """*values* in ascending order, each once. ``np.unique`` hashes whole numbers, which takes much longer.
+
+    >>> distinct(np.array([9, 3, 4, 3])).tolist()
+    [3, 4, 9]
+    """
+    values = np.sort(values, kind="stable")  # quick where parts ascend already
+    return values[np.append(True, values[1:] != values[:-1])] if len(values) else values
+
+
 def ranges_of(positions: np.ndarray | Sequence[int]) -> list[tuple[int, int]]:
     """Ascending positions as ranges (first, last).
 

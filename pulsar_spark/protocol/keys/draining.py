@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from pulsar_spark.protocol.acknowledgement.positions import distinct
+
 
 class Waits(Protocol):
     """Which entries are not delivered to the owner of their hash yet. *hashes* are read only if
@@ -55,7 +57,7 @@ class DrainingHashes:
     """
 
     def __init__(self, awaited: Awaited):
-        self.draining = np.unique(awaited.hashes[awaited.is_at_other])
+        self.draining = distinct(awaited.hashes[awaited.is_at_other])
         back = ~awaited.is_at_other
         times = np.zeros(len(awaited.hashes), np.int64) if awaited.times is None else awaited.times
         in_order = np.lexsort((awaited.positions[back], times[back], awaited.hashes[back]))

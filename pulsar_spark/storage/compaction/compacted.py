@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from pulsar_spark.errors import CorruptState, NotAllowedError
+from pulsar_spark.protocol.acknowledgement.positions import distinct
 from pulsar_spark.storage.clock import now_micros
 from pulsar_spark.storage.delta.commits import commit
 from pulsar_spark.storage.delta.data_files import conform
@@ -157,7 +158,7 @@ class CompactedView:
             if file.partition == partition and file.last >= first:
                 for number, has in enumerate(self._bounds_of(file)):
                     if has.last >= first:
-                        here = np.unique(self._positions_of(file, number))
+                        here = distinct(self._positions_of(file, number))
                         yield here[here >= first]
 
     def _positions_of(self, file: _File, number: int) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import distinct, ranges_of
 from pulsar_spark.protocol.policies.compaction import TAG_BYTES
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.compaction.compacted import CompactedView
@@ -87,7 +87,7 @@ class CompactedEntries:
         ]
         with self._lock:
             known = self._deletions.get((str(table), partition), _NONE)
-            self._deletions[str(table), partition] = np.unique(np.concatenate([known, *found]))
+            self._deletions[str(table), partition] = distinct(np.concatenate([known, *found]))
 
     def deletions(self, table: StrPath, partition: int, first: int, last: int) -> np.ndarray:
         with self._lock:

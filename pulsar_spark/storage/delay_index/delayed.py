@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.acknowledgement.positions import expanded
+from pulsar_spark.protocol.acknowledgement.positions import distinct, expanded
 from pulsar_spark.protocol.delays.delays import are_delayed, due_order, whole_ms
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
@@ -88,7 +88,7 @@ def read_delayed(table: AnyPath, runs: Iterable[Run], chunks: ChunkGroups) -> Du
     times = deliver_times(table, runs)
     is_delayed = are_delayed(times, np.array([run.delayed_after for run in runs])[of_run])
     is_delayed &= ~are_parts(chunks, positions, np.array([run.may_have_chunks for run in runs])[of_run])
-    runs_with_delayed = np.unique(of_run[is_delayed])
+    runs_with_delayed = distinct(of_run[is_delayed])
     hashes = np.empty(len(positions), np.int32)
     hashes[np.isin(of_run, runs_with_delayed)] = read_hashes(table, [runs[number] for number in runs_with_delayed])
     return in_order([Due(positions, times, hashes).part(is_delayed)])

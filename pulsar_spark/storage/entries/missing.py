@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import MessagesLost
+from pulsar_spark.protocol.acknowledgement.positions import distinct
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.entries.message_files import EntryIds
 from pulsar_spark.storage.entries.topic_files import partition_of, trimmed_ledgers
@@ -48,7 +49,7 @@ class Present:
 
     def gaps(self, wanted: EntryIds) -> list[tuple[int, int]]:
         """The ids of *wanted* without any message, as stretches."""
-        ids = np.unique(np.concatenate(self._entry_ids)) if self._entry_ids else np.empty(0, np.int64)
+        ids = distinct(np.concatenate(self._entry_ids)) if self._entry_ids else np.empty(0, np.int64)
         starts, ends = np.searchsorted(ids, wanted.firsts, "left"), np.searchsorted(ids, wanted.lasts, "right")
         short = np.nonzero(ends - starts < wanted.lasts - wanted.firsts + 1)[0]
         return [

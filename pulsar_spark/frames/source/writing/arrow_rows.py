@@ -17,6 +17,7 @@ from pulsar_spark.errors import InvalidMessage, MessageTooBig, NotAllowedError
 from pulsar_spark.frames.publishing.message_columns import DELIVER_TIMES, target_of
 from pulsar_spark.frames.reading.payload_encoding import Encoding
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.protocol.acknowledgement.positions import distinct
 from pulsar_spark.protocol.delays.delays import MAX_MS
 from pulsar_spark.protocol.delays.instants import from_micros, to_millis
 from pulsar_spark.protocol.topics.routing import HashingScheme, key_hash
@@ -162,7 +163,7 @@ class MessageRows:
 
     def _entry_ids(self, partitions: np.ndarray) -> np.ndarray:
         found = np.empty(len(partitions), np.int64)
-        for partition in np.unique(partitions).tolist():
+        for partition in distinct(partitions).tolist():
             at = np.flatnonzero(partitions == partition)
             found[at] = (self._task << _TASK_BITS) + self._next[partition] + np.arange(len(at))
             self._next[partition] += len(at)
