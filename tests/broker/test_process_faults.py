@@ -83,6 +83,8 @@ def test_a_broker_that_slept_while_another_took_over_ends_with_one_line(root, st
         assert BundleLease(Layout(root), "test").holder().broker_id == second.broker_id and second.failure is None
     lines = said(tmp_path / "first")
     assert lines[-1].startswith("BrokerFenced: another broker"), lines
+    served = next(number for number, line in enumerate(lines) if " serves " in line)
+    lines = lines[served:]  # on a busy machine Spark starts a worker of the query again, and its traceback comes before
     assert all(" pulsar_spark." in line for line in lines[:-1]) and len(lines) <= 5, lines
     told = ("stands by", "takes over", " serves ", " round")
     others = [record.getMessage() for record in caplog.records]
