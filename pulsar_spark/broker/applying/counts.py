@@ -8,6 +8,7 @@ from pulsar_spark.broker.gathering.planned_entries import PlannedEntries
 from pulsar_spark.protocol.acknowledgement import ack_set as ack_sets
 from pulsar_spark.protocol.acknowledgement.ack_set import AckSet
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.acknowledgement.positions import distinct
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE, WAITING_CODE
 from pulsar_spark.protocol.entries.entry_map import EntryMap, codes_at
 from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
@@ -64,7 +65,7 @@ class AcknowledgedMessages:
     def _weights(self, positions: np.ndarray) -> np.ndarray:
         """The unacknowledged messages of each entry."""
         codes, weights = codes_at(self._entries, positions), np.zeros(len(positions), np.int64)
-        for code in np.unique(codes).tolist():
+        for code in distinct(codes).tolist():
             its = codes == code
             if code in _UNDELIVERED:
                 weights[its] = self._ledgers.batch_sizes(positions[its])
