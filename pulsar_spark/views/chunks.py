@@ -126,7 +126,7 @@ def _strays(chunks: Chunks, found: Judged) -> Iterator[Incomplete]:
 
 
 def _rows_of(topic: Topic, partition: int, ledgers: Runs, chunks: Chunks, incomplete: list[Incomplete]) -> list[dict]:
-    positions = distinct([chunks.positions[each.rows[0]] for each in incomplete])
+    positions = distinct(np.array([chunks.positions[each.rows[0]] for each in incomplete], np.int64))
     named = {row["position"]: row for row in _named(topic, ledgers, positions, _NAMES).to_pylist()}
     rows = []
     for each in incomplete:
