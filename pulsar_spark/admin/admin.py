@@ -1,39 +1,31 @@
 """Class :class:`Admin`; its bases have the verbs of each subject."""
 
-import itertools
-from collections.abc import Iterator
-
+from pulsar_spark.admin.brokers import Brokers
 from pulsar_spark.admin.bundles import BundleVerbs
 from pulsar_spark.admin.chunks import IncompleteChunks
 from pulsar_spark.admin.compaction import TopicCompaction, compaction_stats
 from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.explain import ExplainVerb
 from pulsar_spark.admin.key_hashes import KeyHashes
-from pulsar_spark.admin.peek import place_of
-from pulsar_spark.admin.policies import Policies
+from pulsar_spark.admin.namespaces import Namespaces
+from pulsar_spark.admin.peek import Messages
 from pulsar_spark.admin.raw_chunks import RawChunks
 from pulsar_spark.admin.scheduled import ScheduledMessages
 from pulsar_spark.admin.schemas import Schemas
 from pulsar_spark.admin.set_aside import SetAsideVerbs
 from pulsar_spark.admin.subscriptions import Subscriptions
+from pulsar_spark.admin.upkeep import trim
 from pulsar_spark.admin.waiting_letters import WaitingLetters
-from pulsar_spark.client.arguments import check_count, check_type
-from pulsar_spark.client.model.message import Message
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.policies.policies import deduplication_since
-from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.routing import HashingScheme, partition_for_key
-from pulsar_spark.protocol.topics.topic_name import (
-    DEFAULT_NAMESPACE,
-    check_subscription,
-    parse_namespace,
-    parse_topic_name,
-)
+from pulsar_spark.protocol.topics.topic_name import parse_namespace, parse_topic_name
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.entries.lost import lost_entries_of
 from pulsar_spark.storage.layout import Layout, parse_service_url
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.repair.mending import mend_topic
 from pulsar_spark.storage.store.away import saw_root
@@ -41,12 +33,10 @@ from pulsar_spark.storage.topics.bundles import layout_of
 from pulsar_spark.storage.topics.partitions import raise_partitions
 from pulsar_spark.storage.topics.topics import (
     Topic,
-    create_namespace,
     create_topic,
     delete_topic,
     is_root,
     list_topics,
-    prepare_root,
     read_topic,
     resolve_topic,
 )
@@ -57,9 +47,11 @@ from pulsar_spark.views.stats_sums import sum_stats
 class Admin(
     Described,
     BundleVerbs,
+    Brokers,
     Subscriptions,
     KeyHashes,
-    Policies,
+    Messages,
+    Namespaces,
     Schemas,
     SetAsideVerbs,
     WaitingLetters,
@@ -97,15 +89,6 @@ class Admin(
 
     def _facts(self) -> dict[str, object]:
         return {"root": str(self.layout.root), "timeout_seconds": self._timeout_seconds}
-
-    def create_namespace(self, namespace: str) -> None:
-        """Create the *namespace* and its tenant; :class:`NotAllowedError` if it exists."""
-        create_namespace(self.layout, namespace)
-
-    def namespaces(self, tenant: str | None = None) -> list[str]:
-        """All namespaces, or those of a *tenant*; ``public/default`` always exists."""
-        made = {*self.layout.namespaces(), DEFAULT_NAMESPACE}
-        return sorted("/".join(pair) for pair in made if tenant in (None, pair[0]))
 
     def create_topic(self, topic: str) -> None:
         """Create a topic without partitions; :class:`NotAllowedError` if it exists."""
@@ -198,6 +181,26 @@ class Admin(
         """``{"partitions": n}``; 0 for a topic without partitions."""
         return {"partitions": read_topic(self.layout, topic).partitions}
 
+    def truncate(self, topic: str) -> list[dict]:
+        """Acknowledge all messages on all subscriptions, and remove them whatever retention says; the newest publish
+        commit of each partition stays, as the open ledger does in Pulsar.
+
+        Returns a row per partition: ``topic``, ``first_position`` (the first that is left), ``files`` and ``bytes``
+        that were removed, and ``kept_by``. Needs the broker if there are subscriptions. :class:`NotAllowedError` if
+        letters wait to be written.
+        """
+        found, partitions = resolve_topic(self.layout, topic)
+        for subscription in self.subscriptions(topic):
+            self.clear_backlog(topic, subscription)
+        rows = []
+        for partition in partitions:
+            latest = read_latest(layout_of(self.layout, found.name), "cursor")
+            of_topic = [row for key, row in latest.cursors.items() if key[:2] == (found.topic_id, partition)]
+            end = LedgerIndex(self.layout).of(found).end(found.topic_id, partition)
+            before = min((row["mark_delete_position"] + 1 for row in of_topic), default=end)
+            rows += trim(self.layout, str(found.name.partition(partition)), before=before)
+        return rows
+
     def describe(self, topic: str) -> dict:
         """Name, id, path, partitions, subscriptions, messages and bytes of the topic."""
         found = read_topic(self.layout, topic)
@@ -217,15 +220,6 @@ class Admin(
         redelivery count."""
         self._ask(topic, None, "unload")
 
-    def reset_namespace(self, namespace: str) -> None:
-        """Delete all topics and policies of a namespace; a missing namespace is created."""
-        tenant, name = parse_namespace(namespace)
-        prepare_root(self.layout)
-        for topic in list_topics(self.layout, tenant, name):
-            delete_topic(self.layout, topic.name)
-        self.layout.make_namespace(tenant, name)
-        self.remove_policies(namespace, *self.get_policies(namespace))
-
     def lost_messages(self, topic: str) -> list[dict]:
         """The ranges of messages whose file was deleted by hand or is damaged: positions, ledger and entry ids, count
         and file."""
@@ -236,36 +230,6 @@ class Admin(
         """Repair a stopped topic: set the unreadable commit aside and remove rows that are not valid messages. Returns
         what was done. Needs no broker."""
         return [each._asdict() for each in mend_topic(self.layout, read_topic(self.layout, topic), dry_run=dry_run)]
-
-    def peek_messages(self, topic: str, subscription: str, messages: int = 1, at: int | MessageId = 0) -> list[Message]:
-        """The next *messages* of the subscription's backlog, or fewer; *at* begins at a position or entry.
-
-        Nothing is acknowledged or moved, and delivered messages are included. Name one partition of a partitioned
-        topic, or give an id of one.
-        """
-        check_count("messages", messages)
-        return list(itertools.islice(self.backlog(topic, subscription, at), messages))
-
-    def backlog(self, topic: str, subscription: str, at: int | MessageId = 0) -> Iterator[Message]:
-        """Iterate over the messages of :meth:`peek_messages`, from *at* on."""
-        check_subscription(subscription)
-        found, first = place_of(self.layout, topic, at)
-        return found.backlog(subscription, first)
-
-    def get_message_by_id(self, topic: str, ledger_id: int, entry_id: int) -> Message:
-        """The first message of an entry, acknowledged or not. Name one partition of a partitioned topic."""
-        return self.get_messages_by_id(topic, ledger_id, entry_id)[0]
-
-    def get_messages_by_id(self, topic: str, ledger_id: int, entry_id: int) -> list[Message]:
-        """All messages of one entry. Name one partition of a partitioned topic."""
-        check_type(int, ledger_id, "ledger_id")
-        check_type(int, entry_id, "entry_id")
-        return self.get_messages_at(topic, MessageId(-1, ledger_id, entry_id))
-
-    def get_messages_at(self, topic: str, at: int | MessageId) -> list[Message]:
-        """All messages of the entry at a position, or of the entry that *at* names."""
-        found, position = place_of(self.layout, topic, at)
-        return found.at(position)
 
     def stats(self, topic: str) -> dict:
         """The topic's statistics in the shape of Pulsar's. For a partitioned topic these are sums, with those of each

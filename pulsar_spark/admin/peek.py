@@ -1,17 +1,20 @@
-"""Shows messages without moving anything: a subscription's backlog, or an entry by its place.
+"""Show messages without moving anything: a subscription's backlog, or an entry by its place.
 
 Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. Ours: without acknowledged
 messages of a batch, and a chunked message at its last chunk.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 
 import numpy as np
 
+from pulsar_spark.client.arguments import check_count, check_type
 from pulsar_spark.client.model.block import Block
 from pulsar_spark.client.model.enums import ConsumerCryptoFailureAction
 from pulsar_spark.client.model.message import Message
+from pulsar_spark.client.readers.topic_log import last_message_id
 from pulsar_spark.client.receiving.joining import Joining
 from pulsar_spark.client.schema.payloads import PayloadOpener
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, PulsarSparkError
@@ -20,6 +23,7 @@ from pulsar_spark.protocol.acknowledgement.cursor import unacknowledged
 from pulsar_spark.protocol.suggestions import no_subscription
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.numbering import Run
+from pulsar_spark.protocol.topics.topic_name import check_subscription
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.chunks.chunks import ChunkedMessages
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, read_latest
@@ -143,3 +147,46 @@ def place_of(layout: Layout, topic: str, at: int | MessageId) -> tuple[Partition
         found, partition = resolve_partition(layout, topic, "look at")
     messages = PartitionMessages(layout_of(layout, found.name), found, partition)
     return messages, messages.position_of(at.ledger_id(), at.entry_id()) if isinstance(at, MessageId) else at
+
+
+class Messages:
+    """Part of ``Admin`` that shows messages. *topic* is one without partitions, or one partition, unless an id names
+    the partition."""
+
+    layout: Layout
+
+    def peek_messages(self, topic: str, subscription: str, messages: int = 1, at: int | MessageId = 0) -> list[Message]:
+        """The next *messages* of the subscription's backlog, or fewer; *at* begins at a position or entry.
+
+        Nothing is acknowledged or moved, and delivered messages are included. Name one partition of a partitioned
+        topic, or give an id of one.
+        """
+        check_count("messages", messages)
+        return list(itertools.islice(self.backlog(topic, subscription, at), messages))
+
+    def backlog(self, topic: str, subscription: str, at: int | MessageId = 0) -> Iterator[Message]:
+        """Iterate over the messages of :meth:`peek_messages`, from *at* on."""
+        check_subscription(subscription)
+        found, first = place_of(self.layout, topic, at)
+        return found.backlog(subscription, first)
+
+    def get_message_by_id(self, topic: str, ledger_id: int, entry_id: int) -> Message:
+        """The first message of an entry, acknowledged or not. Name one partition of a partitioned topic."""
+        return self.get_messages_by_id(topic, ledger_id, entry_id)[0]
+
+    def get_messages_by_id(self, topic: str, ledger_id: int, entry_id: int) -> list[Message]:
+        """All messages of one entry. Name one partition of a partitioned topic."""
+        check_type(int, ledger_id, "ledger_id")
+        check_type(int, entry_id, "entry_id")
+        return self.get_messages_at(topic, MessageId(-1, ledger_id, entry_id))
+
+    def get_messages_at(self, topic: str, at: int | MessageId) -> list[Message]:
+        """All messages of the entry at a position, or of the entry that *at* names."""
+        found, position = place_of(self.layout, topic, at)
+        return found.at(position)
+
+    def last_message_id(self, topic: str) -> MessageId:
+        """The id of the topic's last message; ``MessageId.earliest`` without one. Name one partition of a partitioned
+        topic."""
+        found, partition = resolve_partition(self.layout, topic, "ask for the last message of")
+        return last_message_id(found, partition, LedgerIndex(layout_of(self.layout, found.name)))

@@ -32,6 +32,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many to list.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
 Force = Annotated[bool, typer.Option("--force", help="Delete even while consumers are connected.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the broker's answer.")]
 
 AWAITS_BROKER = "waiting for the broker's answer"

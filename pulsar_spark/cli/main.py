@@ -14,6 +14,7 @@ COMMANDS = {
     "repair": Entry("operations.doctor:repair", "Repair broken commits from their data files."),
     "produce": Entry("messages.messages:produce", "Publish messages."),
     "consume": Entry("messages.messages:consume", "Receive messages; print ids, keys, properties and sizes."),
+    "read": Entry("messages.read:read", "Read messages of a topic without a subscription."),
     "compact": Entry(
         "administration.compaction:compact", "Compact a topic or a partition: keep the latest of each key."
     ),
@@ -21,9 +22,11 @@ COMMANDS = {
     "explain": Entry("messages.explain:explain", "Show why a message is where it is on each subscription."),
     "demo": Entry("operations.processes:demo", "Publish a year of flights and check every message."),
     "topics": Entry("administration.topics:app", "Create, list, describe and delete topics."),
-    "namespaces": Entry("administration.namespaces:app", "Create and list namespaces; set, get and remove settings."),
+    "namespaces": Entry("administration.namespaces:app", "Create, list and delete namespaces, and their settings."),
+    "tenants": Entry("administration.tenants:app", "List, create and delete tenants."),
     "subscriptions": Entry("administration.subscriptions:app", "Create, list, move and delete subscriptions."),
     "policies": Entry("administration.policies:app", "Show, set and remove policies of a namespace or a topic."),
+    "brokers": Entry("administration.brokers:app", "List the brokers of a root, and check that they answer."),
     "bundles": Entry("administration.bundles:app", "List the bundles of a root, and split one."),
     "schemas": Entry("administration.schemas:app", "Show, upload and remove the schemas that a topic keeps."),
     "set-aside": Entry("messages.set_aside:app", "List, retry and drop what the broker failed on and set aside."),

@@ -125,6 +125,24 @@ class Layout:
     def make_namespace(self, tenant: str, namespace: str) -> None:
         self.store.make_folder(self.namespace(tenant, namespace))
 
+    def make_tenant(self, tenant: str) -> None:
+        self.store.make_folder(self.root / encode_name(tenant))
+
+    def remove_namespace(self, tenant: str, namespace: str) -> None:
+        """Remove its folder; OSError if it has a topic."""
+        self._remove_empty(self.namespace(tenant, namespace))
+
+    def remove_tenant(self, tenant: str) -> None:
+        """Remove its folder; OSError if it has a namespace."""
+        self._remove_empty(self.root / encode_name(tenant))
+
+    def _remove_empty(self, folder: AnyPath) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            hidden = [folder / name for name in self.store.names(folder) if name.startswith(".")]
+            self.store.remove(hidden)
+            if isinstance(folder, Path):
+                folder.rmdir()
+
     def bundle_folder(self) -> AnyPath:
         return self._bundle_folder
 
@@ -147,10 +165,13 @@ class Layout:
     def checkpoint(self) -> Path:
         return self.local_folder() / "checkpoint"
 
+    def tenants(self) -> list[str]:
+        return sorted(_named_folders(self.root))
+
     def namespaces(self) -> list[tuple[str, str]]:
         return sorted(
             (tenant, namespace)
-            for tenant in _named_folders(self.root)
+            for tenant in self.tenants()
             for namespace in _named_folders(self.root / encode_name(tenant))
         )
 

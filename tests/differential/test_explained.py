@@ -68,7 +68,7 @@ def explained(duel: type[Duel]) -> type[Duel]:
         def __init__(self, *arguments, **options):
             super().__init__(*arguments, **options)
             self.entries: dict[tuple, Entry] = {}
-            self.delivered: dict[tuple, list[str]] = defaultdict(list)
+            self.account: dict[tuple, list[str]] = defaultdict(list)
 
         def play(self, turns: list[Turn]) -> None:
             super().play(turns)
@@ -79,14 +79,14 @@ def explained(duel: type[Duel]) -> type[Duel]:
                 life = [each for each in read_life(seen, entry, names) if each.event == "delivered"]
                 for name in names:
                     found = [each.consumer_id for each in life if each.subscription == name]
-                    assert found == self.delivered[topic_id, partition, name, at], f"{at} on {name}"
+                    assert found == self.account[topic_id, partition, name, at], f"{at} on {name}"
 
         def _compare(self, found: dict, of_model: dict, where: str) -> None:
             super()._compare(found, of_model, where)
             for each in found["deliveries"]:
                 topic_id = self.engine.topic_ids[each.topic]
                 place = topic_id, each.partition, each.subscription, each.position
-                self.delivered[place].append(each.consumer_id)
+                self.account[place].append(each.consumer_id)
             layout = self.engine.layout
             index = LedgerIndex(layout)
             seen = Seen(layout, read_latest(layout), index, 1000 * self.now_ms)

@@ -5,7 +5,16 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli.administration import compaction, delayed_delivery, policies
-from pulsar_spark.cli.common import Json, Root, admin, print_done, print_listed
+from pulsar_spark.cli.common import (
+    AWAITS_BROKER,
+    Json,
+    Root,
+    TimeoutSeconds,
+    admin,
+    print_done,
+    print_listed,
+    shows_work,
+)
 from pulsar_spark.protocol.topics.topic_name import parse_namespace
 
 app = typer.Typer(no_args_is_help=True)
@@ -29,6 +38,20 @@ def list_(
     """List the namespaces of a tenant, or of the root."""
     found = admin(root).namespaces(tenant)
     print_listed(found, as_json, ["namespace"], [(each,) for each in found])
+
+
+@app.command()
+@shows_work(AWAITS_BROKER)
+def delete(
+    namespace: Namespace,
+    root: Root,
+    force: Annotated[bool, typer.Option("--force", help="Delete its topics and their messages, too.")] = False,
+    timeout: TimeoutSeconds = 30,
+    as_json: Json = False,
+):
+    """Delete a namespace with its policies. One with topics is deleted only with --force."""
+    admin(root, timeout).delete_namespace(namespace, force)
+    print_done(as_json, f"deleted {namespace}", namespace=namespace, deleted=True)
 
 
 def _full_name(namespace: str) -> str:

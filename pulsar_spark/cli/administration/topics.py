@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli.administration import compaction, delayed_delivery, policies
+from pulsar_spark.cli.administration.stats import stats
 from pulsar_spark.cli.common import (
     AWAITS_BROKER,
     TOPIC_ARGUMENT,
@@ -15,9 +16,11 @@ from pulsar_spark.cli.common import (
     Root,
     TimeoutSeconds,
     Topic,
+    Yes,
     admin,
     note_missing,
     print_done,
+    print_found,
     print_json,
     print_listed,
     print_table,
@@ -26,6 +29,7 @@ from pulsar_spark.cli.common import (
 )
 from pulsar_spark.cli.messages.shown import Output, parse_place, show_all
 from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.layout import Layout
 
@@ -98,32 +102,58 @@ def partitions(topic: Topic, root: Root, as_json: Json = False):
 
 
 @app.command()
-def delete(
-    topic: Topic,
-    root: Root,
-    force: Force = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    as_json: Json = False,
-):
+def delete(topic: Topic, root: Root, force: Force = False, yes: Yes = False, as_json: Json = False):
     """Delete a topic with its messages and subscriptions. If it has subscriptions the command asks first, or needs
     --yes."""
     if not yes:
-        _confirm_deletion(topic, admin(root).describe(topic))
+        _confirm(topic, admin(root).describe(topic), "delete")
     admin(root).delete_topic(topic, force)
     print_done(as_json, f"deleted {topic}", topic=topic, deleted=True)
 
 
-def _confirm_deletion(topic: str, found: dict) -> None:
+def _confirm(topic: str, found: dict, verb: str) -> None:
     """Refused without a terminal."""
     messages, subscriptions = sum(found["messages"].values()), found["subscriptions"]
-    if not subscriptions:
+    if not subscriptions and (verb == "delete" or not messages):
         return
-    named = ", ".join(subscriptions[:_NAMED]) + (", ..." if len(subscriptions) > _NAMED else "")
-    lost = f"{messages} message{'s' * (messages != 1)} and {len(subscriptions)} subscription"
-    lost += f"{'s' * (len(subscriptions) != 1)} ({named})"
+    lost = f"{messages} message{'s' * (messages != 1)}"
+    if verb == "delete":
+        named = ", ".join(subscriptions[:_NAMED]) + (", ..." if len(subscriptions) > _NAMED else "")
+        lost += f" and {len(subscriptions)} subscription{'s' * (len(subscriptions) != 1)} ({named})"
     if not sys.stdin.isatty():
-        raise NotAllowedError(f"topic {topic!r} has {lost}, which would be lost: give --yes to delete it")
-    typer.confirm(f"{topic} has {visible(lost)}, which will be lost. Delete it?", abort=True, err=True)
+        raise NotAllowedError(f"topic {topic!r} has {lost}, which would be lost: give --yes to {verb} it")
+    typer.confirm(f"{topic} has {visible(lost)}, which will be lost. {verb.capitalize()} it?", abort=True, err=True)
+
+
+app.command("stats")(stats)
+
+
+@app.command("last-message-id")
+def last_message_id(topic: Topic, root: Root, as_json: Json = False):
+    """Show the id of the last message of a topic or a partition."""
+    found = admin(root).last_message_id(topic)
+    last = None if found == MessageId.earliest else str(found)
+    print_done(as_json, last or "no messages", topic=topic, lastMessageId=last)
+
+
+@app.command()
+@shows_work(AWAITS_BROKER)
+def truncate(topic: Topic, root: Root, yes: Yes = False, timeout: TimeoutSeconds = 30, as_json: Json = False):
+    """Acknowledge all messages of a topic on all subscriptions, and remove them. Messages of the newest publish commit
+    stay, as those of the open ledger do in Pulsar. If the topic has messages the command asks first, or needs --yes."""
+    if not yes:
+        _confirm(topic, admin(root).describe(topic), "truncate")
+    found = admin(root, timeout).truncate(topic)
+    rows = [(each["topic"], each["first_position"], each["files"], each["bytes"]) for each in found]
+    print_listed(found, as_json, ["topic", "first position left", "files removed", "bytes"], rows)
+
+
+@app.command()
+def lookup(topic: Topic, root: Root, as_json: Json = False):
+    """Show which bundle has a topic, and which broker serves it."""
+    found = admin(root).lookup(topic)
+    serves = f"{found['broker']} (process {found['pid']} on {found['host']})" if found["broker"] else "no broker"
+    print_found(found, as_json, f"{found['topic']}: bundle {found['bundle']}, served by {serves}")
 
 
 @app.command("get-message-by-id")

@@ -277,7 +277,7 @@ def consume(
         stack.callback(client.close)
         consumer = client.subscribe(topic, subscription, **options)
         with stopping_on_signals(lambda: None) as signals:
-            for message in itertools.islice(_receive(consumer, timeout, signals), count or None):
+            for message in itertools.islice(receive(consumer.receive, timeout, signals), count or None):
                 show_message(message, payloads, as_json, redeliveryCount=message.redelivery_count())
                 if ack:
                     consumer.acknowledge(message)
@@ -315,16 +315,16 @@ def _key_shared_policy(
         raise InvalidConfiguration(f"--sticky-ranges {sticky_ranges!r}: {wrong}") from None
 
 
-def _receive(
-    consumer: "pulsar_spark.Consumer", timeout: float | None, signals: list[int]
+def receive(
+    call: Callable[..., "pulsar_spark.Message"], timeout: float | None, signals: list[int]
 ) -> Iterator["pulsar_spark.Message"]:
-    """Messages until a signal, or *timeout* seconds of silence. Unreadable ones are reported and stay
-    unacknowledged."""
+    """Messages from *call*, which takes ``timeout_millis``, until a signal or *timeout* seconds of silence. Unreadable
+    ones are reported and stay unacknowledged."""
     quiet_since = time.monotonic()
     while not signals:
         left = LOOK_SECONDS if timeout is None else min(LOOK_SECONDS, timeout - (time.monotonic() - quiet_since))
         try:
-            yield consumer.receive(timeout_millis=max(1, int(left * 1000)))
+            yield call(timeout_millis=max(1, int(left * 1000)))
             quiet_since = time.monotonic()
         except UnreadableMessage as error:
             progress_console.print(str(error), highlight=False, markup=False, soft_wrap=True)

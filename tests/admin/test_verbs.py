@@ -1,0 +1,132 @@
+"""Verbs of pulsar-admin and pulsar-client that look or clean up: a wrong answer, and what is lost by mistake, are seen
+here."""
+
+import json
+
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
+from pulsar_spark.errors import NamespaceNotFound, NotAllowedError, ServiceUnitNotReady, TopicNotFound
+from pulsar_spark.protocol.topics.message_id import MessageId, parse_message_id
+from pulsar_spark.testing.plugin import (  # noqa: F401
+    _new_pulsar_root,
+    _pulsar_time,
+    pulsar_broker,
+    pulsar_client,
+    pulsar_root,
+    pulsar_service_url,
+)
+from tests.support.commands import say
+from tests.support.waiting import DEADLINE_SECONDS, send
+
+TOPIC = "persistent://public/default/t"
+
+
+@pytest.fixture
+def admin(pulsar_service_url) -> Admin:  # noqa: F811
+    return Admin(pulsar_service_url)
+
+
+def test_the_last_message_id(admin, pulsar_root, pulsar_client):  # noqa: F811
+    producer = pulsar_client.create_producer("t")
+    assert admin.last_message_id("t") == MessageId.earliest
+    assert say(pulsar_root, "topics", "last-message-id", "t") == "no messages\n"
+    sent = [producer.send(b"x") for _ in range(2)][-1]
+    assert admin.last_message_id("t") == sent
+    found = json.loads(say(pulsar_root, "topics", "last-message-id", "t", "--json"))
+    assert parse_message_id(found["lastMessageId"]) == sent
+    admin.create_partitioned_topic("p", 2)
+    with pytest.raises(NotAllowedError, match="ask for the last message of one partition"):
+        admin.last_message_id("p")
+    assert admin.last_message_id("p-partition-1") == MessageId.earliest
+
+
+def test_stats_of_topics_are_those_of_stats(admin, pulsar_root, pulsar_client):  # noqa: F811
+    pulsar_client.create_producer("t").close()
+    assert say(pulsar_root, "topics", "stats", "t") == say(pulsar_root, "stats", "t")
+
+
+def test_truncate(admin, pulsar_broker, pulsar_root, pulsar_client):  # noqa: F811
+    for name in ("s", "other"):
+        pulsar_client.subscribe("t", name, pulsar.ConsumerType.Shared).close()
+    send(pulsar_client, "t", *"abcd")
+    pulsar_broker.settle()
+    with pytest.raises(NotAllowedError, match="topic 't' has 4 messages, which would be lost: give --yes to truncate"):
+        say(pulsar_root, "topics", "truncate", "t")
+    (found,) = json.loads(say(pulsar_root, "topics", "truncate", "t", "--yes", "--json"))
+    assert (found["topic"], found["first_position"], found["files"]) == (TOPIC, 3, 3)
+    stats = admin.stats("t")
+    assert {each["msgBacklog"] for each in stats["subscriptions"].values()} == {0}
+    assert stats["msgInCounter"] == 1, "the newest publish stays"
+    consumer = pulsar_client.subscribe("t", "s", pulsar.ConsumerType.Shared)
+    send(pulsar_client, "t", "after")
+    assert consumer.receive(DEADLINE_SECONDS * 1000).data() == b"after"
+    admin.create_partitioned_topic("p", 2)
+    assert [each["first_position"] for each in admin.truncate("p")] == [0, 0]
+
+
+def test_lookup_and_brokers(admin, pulsar_broker, pulsar_root):  # noqa: F811
+    admin.create_topic("t")
+    found = admin.lookup("t")
+    assert (found["topic"], found["bundle"]) == (TOPIC, "0x00000000_0xffffffff")
+    (broker,) = admin.brokers()
+    assert found["broker"] == broker["broker"] and broker["bundles"] == [found["bundle"]]
+    assert "served by " + broker["broker"] in say(pulsar_root, "topics", "lookup", "t")
+    assert json.loads(say(pulsar_root, "topics", "lookup", "t", "--json")) == found
+    assert json.loads(say(pulsar_root, "brokers", "list", "--json")) == [broker]
+    assert say(pulsar_root, "brokers", "healthcheck").startswith("ok: answered in ")
+    assert json.loads(say(pulsar_root, "brokers", "healthcheck", "--json"))["healthy"]
+    with pytest.raises(TopicNotFound):
+        admin.lookup("nothing")
+
+
+def test_a_root_without_a_broker(layout):
+    admin = Admin(f"delta:{layout.root}")
+    admin.create_topic("t")
+    assert (admin.brokers(), admin.lookup("t")["broker"]) == ([], None)
+    assert "served by no broker" in say(layout.root, "topics", "lookup", "t")
+    assert say(layout.root, "brokers", "list") == "no broker serves\n"
+    with pytest.raises(ServiceUnitNotReady, match="no broker serves 0x00000000_0xffffffff: start one"):
+        say(layout.root, "brokers", "healthcheck")
+
+
+def test_tenants_and_namespaces(admin, pulsar_root):  # noqa: F811
+    assert admin.tenants() == ["public"]
+    say(pulsar_root, "tenants", "create", "acme")
+    assert json.loads(say(pulsar_root, "tenants", "list", "--json")) == ["acme", "public"]
+    assert admin.namespaces("acme") == []
+    with pytest.raises(NotAllowedError, match="exists already"):
+        admin.create_tenant("acme")
+    admin.create_topic("acme/sales/t")
+    admin.set_message_ttl("acme/sales", 5)
+    with pytest.raises(NotAllowedError, match="has namespaces"):
+        say(pulsar_root, "tenants", "delete", "acme")
+    with pytest.raises(NotAllowedError, match="has 1 topic, such as 'persistent://acme/sales/t'"):
+        say(pulsar_root, "namespaces", "delete", "acme/sales")
+    say(pulsar_root, "namespaces", "delete", "acme/sales", "--force")
+    assert (admin.namespaces("acme"), admin.list_topics()) == ([], [])
+    admin.create_namespace("acme/sales")
+    assert admin.get_policies("acme/sales") == {}
+    admin.delete_namespace("acme/sales")
+    say(pulsar_root, "tenants", "delete", "acme")
+    assert admin.tenants() == ["public"]
+    with pytest.raises(NamespaceNotFound, match="did you mean 'public'"):
+        admin.delete_tenant("publik")
+    with pytest.raises(NamespaceNotFound):
+        admin.delete_namespace("acme/sales")
+    with pytest.raises(NotAllowedError, match="always exists"):
+        admin.delete_namespace("public/default", force=True)
+
+
+def test_read(pulsar_root, pulsar_client, tmp_path):  # noqa: F811
+    sent = [pulsar_client.create_producer("t").send(value) for value in (b"a", b"b", b"c")]
+    output = tmp_path / "payloads"
+    text = say(pulsar_root, "read", "t", "-m", "earliest", "-n", "2", "--json", "-o", str(output))
+    assert [json.loads(line)["messageId"] for line in text.splitlines()] == [str(each) for each in sent[:2]]
+    assert output.read_bytes() == b"a\nb\n"
+    assert str(sent[2]) in say(pulsar_root, "read", "t", "-m", str(sent[1]))
+    assert str(sent[1]) in say(pulsar_root, "read", "t", "-m", str(sent[1]), "-i")
+    assert say(pulsar_root, "read", "t", "-n", "0", "--timeout", "0.1") == "", "after the latest"
+    with pytest.raises(TopicNotFound):
+        say(pulsar_root, "read", "nothing")
