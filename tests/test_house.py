@@ -12,7 +12,6 @@ MOST_FILES = 20
 LARGEST_PART = 1 / 3
 MOST_METHODS, MOST_LINES = 20, 50
 LARGE = {
-    "admin/admin.py::Admin": 25,
     "admin/policies.py::Policies": 28,
     "cli/messages/messages.py::produce": 66,
     "client/compat.py::Context": 28,
