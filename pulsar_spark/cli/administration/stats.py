@@ -1,19 +1,23 @@
 """``pulsar-spark stats``."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, Topic, admin, print_json, print_table, visible
+from pulsar_spark.cli.common import TOPIC_ARGUMENT, Json, Root, admin, print_json, print_table, visible
 
 
-def stats(topic: Topic, root: Root, as_json: Json = False):
-    """Show backlog, unacknowledged messages and counters of a topic's subscriptions and consumers. A backlog
-    (msgBacklog) counts a batch as one, as in Pulsar."""
+def stats(root: Root, topic: Annotated[str | None, TOPIC_ARGUMENT] = None, as_json: Json = False):
+    """Show backlog, unacknowledged messages and counters of a topic's subscriptions and consumers; without a topic,
+    those of all subscriptions of the root, a line each, the worst backlog first. A backlog counts a batch as one, as in
+    Pulsar."""
+    if topic is None:
+        from pulsar_spark.cli.monitor.root_stats import print_root
+
+        return print_root(root, as_json)
     found = admin(root).stats(topic)
     if as_json:
-        print_json(found)
-        return
+        return print_json(found)
     typer.echo(
         f"{visible(topic)}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, "
         f"{found['storageSize']} bytes, partitions: {len(found.get('partitions', ())) or 'none'}"
