@@ -56,6 +56,20 @@ FEATURES: dict[str, tuple[str, str, str, str, str]] = {
         "on_spark:a_stream_of_a_topic_is_written_to_another_exactly_once",
     ),
     "trigger `once`": ("", "topic_stream:limits", "deliveries:limits", "", ""),
+    "trigger `processingTime`, the default": (
+        "",
+        "operators:a_stream_runs_until_it_is_stopped",
+        "operators:a_stream_runs_until_it_is_stopped",
+        "",
+        "operators:a_stream_runs_until_it_is_stopped",
+    ),
+    "trigger `continuous`": (
+        "",
+        "operators:spark_refuses_the_trigger_continuous",
+        "operators:spark_refuses_the_trigger_continuous",
+        "",
+        "operators:spark_refuses_the_trigger_continuous",
+    ),
     "messages, bytes of a micro-batch": ("", "topic_stream:limits", "deliveries:limits", "", ""),
     "progress": (
         "",
@@ -129,6 +143,9 @@ FEATURES: dict[str, tuple[str, str, str, str, str]] = {
         "",
         "",
     ),
+    "watermarks, windows": ("", *["operators:windows_end_with_the_watermark"] * 2, "", ""),
+    "`dropDuplicates`": ("", *["operators:duplicates_are_dropped_across_micro_batches"] * 2, "", ""),
+    "joins with streams and tables": ("", *["operators:streams_are_joined_with_streams_and_tables"] * 2, "", ""),
     "SQL, `CREATE VIEW ... USING`": ("on_spark:what_is_written_is_read_in_sql", "", "", "", ""),
     "in an object store": (  # but for the third, with --store s3
         "batch_read:a_read_has_what_a_reader_has",
