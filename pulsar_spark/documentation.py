@@ -27,6 +27,7 @@ LAYERS = (
     "broker",
     "link",
     "views",
+    "metrics",
     "documentation",
     "plots",
     "exceptions",
