@@ -73,7 +73,7 @@ class Broker(Described):
       the most unacknowledged messages get no new ones. 0: no limit.
     - ``available_now``: stop when no work is left and no client is connected. Messages that wait for a time stay.
     - ``delayed_delivery_max_num_buckets``: the most buckets of the delay index.
-    - ``housekeeping``: keep tables small in the background.
+    - ``housekeeping``: keep tables small in the background, and sample activity once a minute.
     - ``bundle``: the folder of the bundle, required if the root has several.
     """
 
@@ -191,6 +191,7 @@ class Broker(Described):
                 threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
                 if self._keeps_house:
                     self._side_work.keep_house(self.rounds.note_housekeeping)
+                    self._side_work.sample(self.rounds, self._batches.lock)
                 self._side_work.compact()
                 end_starting(self.layout)
                 log.info("broker %s serves %s", self.broker_id, self.layout.root)

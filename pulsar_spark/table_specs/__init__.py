@@ -4,6 +4,7 @@ documentation is made.
 Column names are Pulsar's wire names in snake case. Instants end in ``_time`` (UTC), durations in ``_ms``.
 """
 
+from pulsar_spark.table_specs.activity import ACTIVITY
 from pulsar_spark.table_specs.cursor_ledger import CURSOR_LEDGER
 from pulsar_spark.table_specs.ledgers import DELAY_INDEX, LEDGERS
 from pulsar_spark.table_specs.messages import (
@@ -29,10 +30,13 @@ from pulsar_spark.table_specs.spec import (
     TableSpec,
 )
 
-TABLES = (MESSAGES, COMPACTED, REQUESTS, CURSOR_LEDGER, LEDGERS, DELAY_INDEX, REPROCESSING, SCHEMAS)
+TABLES = (MESSAGES, COMPACTED, REQUESTS, CURSOR_LEDGER, LEDGERS, DELAY_INDEX, ACTIVITY, REPROCESSING, SCHEMAS)
 BROKER_TABLES = (REQUESTS, CURSOR_LEDGER, LEDGERS)
+LATER_TABLES = (DELAY_INDEX, ACTIVITY)
+"""Tables of a broker that are created when they are first written."""
 
 __all__ = [
+    "ACTIVITY",
     "BROKER_TABLES",
     "CHUNK_COLUMNS",
     "COMPACTED",
@@ -47,6 +51,7 @@ __all__ = [
     "KEY_FLAGS",
     "MESSAGE_KEYS",
     "LAYOUT_VERSION",
+    "LATER_TABLES",
     "LEDGERS",
     "MESSAGES",
     "PROPERTIES",

@@ -251,5 +251,73 @@ HISTORY = view_table(
     ),
 )
 
-ALL_VIEWS: tuple[ViewSpec | TableSpec, ...] = (*VIEWS, HASH_OWNERS, DRAINING_HASHES, SCHEDULED, CHUNKS, HISTORY)
+_SINCE = "since the row before; for the first one since it was made"
+ACTIVITY_OVER_TIME = view_table(
+    "activity",
+    "a minute in which a subscription on a topic partition changed, or a topic partition (subscription is null); of "
+    "those older than a day an hour, and of those older than 14 days a day",
+    ("minute_time", TIME, "the minute, by the broker's machine; the last one that changed of an hour or a day"),
+    *PLACE,
+    ("subscription", pa.string(), "name of the subscription; null in rows of topic partitions"),
+    ("published", pa.int64(), f"messages published to the topic partition {_SINCE}"),
+    ("delivered", pa.int64(), f"messages delivered {_SINCE}; as all that follows, null in rows of topic partitions"),
+    ("redelivered", pa.int64(), "those among them that had been delivered before"),
+    ("acknowledged", pa.int64(), "messages acknowledged likewise, by consumers and by the broker's rules"),
+    ("dead", pa.int64(), "messages given back or put off too often likewise"),
+    ("backlog", pa.int64(), "entries not acknowledged at the end of the minute, a batch as one"),
+    ("delayed", pa.int64(), "those among them that wait for their deliver time, or were put off"),
+    ("unacked", pa.int64(), "messages delivered and not acknowledged at the end of the minute"),
+    ("consumers", pa.int32(), "connected consumers at the end of the minute"),
+    (
+        "backlog_age_seconds",
+        pa.float64(),
+        "age of the oldest entry of the backlog that does not wait for its deliver time, at the end of the minute",
+    ),
+)
+
+BACKLOG = view_table(
+    "backlog",
+    "a subscription on a topic partition as it is now",
+    *PLACE,
+    ("subscription", pa.string(), "name of the subscription"),
+    ("subscription_type", pa.string(), "Exclusive, Failover, Shared or KeyShared while consumers are connected"),
+    ("backlog", pa.int64(), "entries not acknowledged, a batch as one"),
+    ("delayed", pa.int64(), "those among them that wait for their deliver time, or were put off"),
+    (
+        "backlog_age_seconds",
+        pa.float64(),
+        "time since the oldest of the others was published, by the producer's clock; null for none",
+    ),
+    ("oldest_publish_time", TIME, "when that was"),
+    ("unacked", pa.int64(), "messages delivered and not acknowledged"),
+    ("oldest_unacked_seconds", pa.float64(), "age of the oldest unacknowledged delivery; null for none"),
+    ("delivered", pa.int64(), "messages delivered since the subscription was made"),
+    ("redelivered", pa.int64(), "those among them that had been delivered before"),
+    ("acknowledged", pa.int64(), "messages acknowledged since then, by consumers and by the broker's rules"),
+    ("dead", pa.int64(), "messages given back or put off too often since then"),
+    ("waiting_letters", pa.int64(), "messages whose letters could not be written yet"),
+    ("letterless", pa.int64(), "messages that were deleted or trimmed before their letter was written"),
+    ("rate_in", pa.float64(), "messages a second published to the topic partition in the last minute"),
+    ("rate_out", pa.float64(), "messages a second delivered in the last minute"),
+    ("consumers", pa.int64(), "connected consumers"),
+    ("permits", pa.int64(), "messages that they may still be sent"),
+    (
+        "blocked",
+        pa.string(),
+        "why the backlog is not delivered: stopped, set_aside, all_delayed, no_consumers, unacked_limit, no_permits or "
+        "key_drains; null if nothing is left, or it is being delivered",
+    ),
+    ("error", pa.string(), "what the broker failed on, if the subscription or its topic is set aside or stopped"),
+)
+
+ALL_VIEWS: tuple[ViewSpec | TableSpec, ...] = (
+    *VIEWS,
+    BACKLOG,
+    ACTIVITY_OVER_TIME,
+    HASH_OWNERS,
+    DRAINING_HASHES,
+    SCHEDULED,
+    CHUNKS,
+    HISTORY,
+)
 """Every view of a root, in the order of the reference."""

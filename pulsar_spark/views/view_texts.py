@@ -7,7 +7,7 @@ from pulsar_spark.protocol.topics.bundles import BundleRange
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from pulsar_spark.views.entries import entries_in
 from pulsar_spark.views.latest import cursors, is_of_bundle, latest, names, of_cursors_there
-from pulsar_spark.views.view_specs import ViewSpec
+from pulsar_spark.views.view_specs import ACTIVITY_OVER_TIME, ViewSpec
 
 _ALL = "all_bundles"
 VIEW_TEXTS = {
@@ -18,6 +18,35 @@ VIEW_TEXTS = {
     "housekeeping": "SELECT * FROM {rows} WHERE kind = 'housekeeping'",
 }
 """By name: the rows of each view, with further columns."""
+_PLACE = "topic_id, partition, subscription"
+
+
+def activity_text() -> str:
+    """The view ``activity``, as differences of the samples in ``{rows}``. A counter that fell began again at 0."""
+    counters = {
+        "delivered": "msg_out_counter",
+        "redelivered": "msg_redeliver_counter",
+        "acknowledged": "msg_ack_counter",
+        "dead": "msg_dead_counter",
+    }
+    first = "IF(subscription IS NULL, msg_in_counter, 0)"
+    columns = [f"{_growth('msg_in_counter', first)} AS published"]
+    columns += [f"{_growth(counter, counter)} AS {name}" for name, counter in counters.items()]
+    oldest, until = "unix_micros(oldest_publish_time)", "unix_micros(minute_time) + 60000000"
+    age = f"IF(oldest_publish_time IS NULL, NULL, greatest(({until} - {oldest}) / 1000000D, 0D))"
+    samples = f"SELECT max_by(struct(*), round) AS sample FROM {{rows}} GROUP BY {_PLACE}, minute_time"
+    growths = f"SELECT *, {', '.join(columns)} FROM (SELECT sample.* FROM ({samples}))"
+    found = names(column.name for column in ACTIVITY_OVER_TIME.columns)
+    return (
+        f"SELECT {found} FROM (SELECT *, {age} AS backlog_age_seconds FROM ({growths})) "
+        "WHERE minute_time > current_timestamp() - INTERVAL 90 DAYS"
+    )
+
+
+def _growth(counter: str, first: str) -> str:
+    before = f"lag({counter}) OVER (PARTITION BY {_PLACE} ORDER BY minute_time)"
+    since = f"IF({counter} < {before}, {counter}, {counter} - {before})"
+    return f"IF({before} IS NULL, {first}, {since})"
 
 
 def view_text(view: ViewSpec) -> str:

@@ -20,14 +20,25 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.spark.spark_root import layout_for_frames
 from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.topics.topics import check_layout
-from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, REQUESTS, TableSpec
+from pulsar_spark.table_specs import ACTIVITY, CURSOR_LEDGER, LEDGERS, REQUESTS, TableSpec
 from pulsar_spark.views.chunks import all_incomplete
 from pulsar_spark.views.history import all_events
 from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, rows_of_cursors
 from pulsar_spark.views.latest import cursors, is_of_bundle
+from pulsar_spark.views.overview.backlog_rows import backlog_rows
 from pulsar_spark.views.scheduled import all_scheduled
-from pulsar_spark.views.view_specs import ALL_VIEWS, CHUNKS, DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS
-from pulsar_spark.views.view_texts import view_text
+from pulsar_spark.views.view_specs import (
+    ACTIVITY_OVER_TIME,
+    ALL_VIEWS,
+    BACKLOG,
+    CHUNKS,
+    DRAINING_HASHES,
+    HASH_OWNERS,
+    HISTORY,
+    SCHEDULED,
+    VIEWS,
+)
+from pulsar_spark.views.view_texts import activity_text, view_text
 
 
 def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
@@ -43,6 +54,10 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     for spec, rows_of_topic in ((SCHEDULED, all_scheduled), (CHUNKS, all_incomplete)):
         found = partitions.mapInArrow(rows_of_topic(str(layout.root)), from_arrow_schema(spec.schema))
         found.createOrReplaceTempView(spec.name)
+    samples = together(rows_by_bundle(spark, layout, ACTIVITY, is_optional=True))
+    spark.sql(activity_text(), rows=samples).createOrReplaceTempView(ACTIVITY_OVER_TIME.name)
+    states = spark.range(1).coalesce(1).mapInArrow(backlog_rows(str(layout.root)), from_arrow_schema(BACKLOG.schema))
+    states.createOrReplaceTempView(BACKLOG.name)
     # For each bundle separately: after a split, round numbers of bundles are independent.
     rounds, requests, ledgers = (rows_by_bundle(spark, layout, spec) for spec in (CURSOR_LEDGER, REQUESTS, LEDGERS))
     events = (all_events(*of_one, str(layout.root)) for of_one in zip(rounds, requests, ledgers, strict=True))
@@ -58,11 +73,17 @@ def together(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(lambda found, more: found.unionByName(more, allowMissingColumns=True), frames)
 
 
-def rows_by_bundle(spark: SparkSession, layout: Layout, spec: TableSpec) -> list[DataFrame]:
-    """The rows of a broker's table, by bundle of a root; each topic's rows only from its own bundle (see latest)."""
+def rows_by_bundle(
+    spark: SparkSession, layout: Layout, spec: TableSpec, *, is_optional: bool = False
+) -> list[DataFrame]:
+    """The rows of a broker's table, by bundle of a root; each topic's rows only from its own bundle (see latest). A
+    table that *is_optional* may be missing."""
     found = []
     for served, bundle in zip(bundles_of(layout).ranges, layouts_of(layout), strict=True):
         path = bundle.broker_table(spec.name)
+        if is_optional and not path.exists():
+            found.append(spark.createDataFrame([], from_arrow_schema(spec.schema)))
+            continue
         check_opens(path)
         rows = spark.read.format("delta").load(str(path))
         if not served.is_whole and "topic" in rows.columns:

@@ -215,7 +215,7 @@ def test_topics_are_kept_as_their_policies_say_and_the_broker_s_tables_as_the_ro
     hour, day = "3600", "86400"
     engine.round([ON.policy("time_travel_retention_seconds", day), ON.policy("history_retention_seconds", day)], 1)
     engine.round([On(other).policy("time_travel_retention_seconds", hour), On(other).policy("housekeeping", "0")], 2)
-    names, week = ["requests", "cursor_ledger", "ledgers", "delay_index"], 7 * 86_400
+    names, week = ["requests", "cursor_ledger", "ledgers", "delay_index", "activity"], 7 * 86_400
 
     def kept() -> dict:
         return {each.name: each[3:] for each in kept_tables(engine.layout, read_latest(engine.layout, *NEEDED))}

@@ -8,6 +8,7 @@ from operator import itemgetter
 import pyarrow as pa
 
 from pulsar_spark.broker.bundle.aside import Aside
+from pulsar_spark.broker.bundle.changed import Changed
 from pulsar_spark.broker.bundle.clock import Instant
 from pulsar_spark.broker.bundle.topic_state import TopicState
 from pulsar_spark.broker.bundle.topics import Topics
@@ -51,6 +52,7 @@ class Bundle(Topics):
         self.ledgers_version = 0
         self.now = Instant(0, 0)
         """The moment of the latest round."""
+        self.changed = Changed()
         self.set_aside = Aside()
         self.waiting_requests: list[Request] = []
         """Requests for a later round, while the one that makes rounds fail is looked for (see recovery)."""

@@ -39,7 +39,7 @@ from pulsar_spark.storage.processes.lease import BundleLease, Holder
 from pulsar_spark.storage.store.durability import is_durable, sync_tree
 from pulsar_spark.storage.topics.announcements import announcements_folder
 from pulsar_spark.storage.topics.bundles import add_bundle, bundles_of
-from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REQUESTS
+from pulsar_spark.table_specs import BROKER_TABLES, LATER_TABLES, REQUESTS
 
 UNLOADED = "unloaded"
 HAND_OVER_SECONDS, LOOK_SECONDS = 60.0, 0.2
@@ -132,7 +132,7 @@ def _split(layout: Layout, at: int | None, broker_id: str, now: Callable[[], int
 
 def _clone(layout: Layout, other: Layout) -> None:
     layout.store.remove_folder(other.bundle_folder())  # left by an interrupted split
-    for spec in (*BROKER_TABLES, DELAY_INDEX):
+    for spec in (*BROKER_TABLES, *LATER_TABLES):
         path = layout.broker_table(spec.name)
         if path.exists():
             with lock_where_there_is_one(path):

@@ -137,10 +137,11 @@ class Steps(dict[str, int]):
         super().__init__()
         self._since = time.perf_counter_ns()
 
-    def end(self, name: str) -> None:
-        """The step *name* ends, and the next begins."""
+    def end(self, name: str) -> int:
+        """The step *name* ends, and the next begins; how long it took."""
         now = time.perf_counter_ns()
         self[name], self._since = (now - self._since) // 1000, now
+        return self[name]
 
 
 @dataclass

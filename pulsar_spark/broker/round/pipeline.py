@@ -120,8 +120,8 @@ def run_round(
         bundle.index_new(numbered.topics)
     commit_round(tables, bundle, draft.number, table, files.result())
     bundle.requests_version = bundle.requests_committed = consumed
-    draft.steps.end("write_us")
-    bundle.last_write_us = draft.steps["write_us"]
+    bundle.last_write_us = draft.steps.end("write_us")
+    bundle.changed.note(draft.cursors, (str(state.topic.name) for state in numbered.topics))
     # 8. After the commit: forget what no cursor needs, write letters.
     forget_unneeded(bundle, draft, numbered.topics, is_snapshot=is_snapshot)
     requests = write_projections(bundle, draft.number, bundle.now, rows.facts)

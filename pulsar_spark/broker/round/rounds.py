@@ -17,6 +17,7 @@ from pulsar_spark.broker.requests.drafts import RoundDraft, RoundResult
 from pulsar_spark.broker.requests.request import Request
 from pulsar_spark.broker.round.pipeline import Agenda, run_round
 from pulsar_spark.broker.round.recovery import Recovery
+from pulsar_spark.broker.round.samples import Samples
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 from pulsar_spark.storage.delta.python_rows import uncollected
@@ -45,6 +46,8 @@ class Rounds:
         """Requests of the latest round's letters."""
         self._sent = SentRequests()
         self._housekept: deque[tuple[str, str, int]] = deque()
+        self.samples: Samples | None = None
+        """What hears of rounds, to sample activity."""
 
     @uncollected()
     def take_over(self) -> None:
@@ -88,10 +91,14 @@ class Rounds:
         """Run the round once (see :class:`~pulsar_spark.broker.round.pipeline.Agenda`)."""
         own, self._own, housekept = self._own, [], list(self._housekept)
         agenda = Agenda(self.clock.look(), [*own, *requests], later, requests_version, broken, housekept)
+        if self.samples is not None:
+            self.samples.before_round(self.bundle, agenda.now.wall)
         result, of_letters = run_round(self.bundle, agenda, self.plan, self.tables, self.limit)
         if result.is_committed:
             for _ in housekept:
                 self._housekept.popleft()
+            if self.samples is not None:
+                self.samples.after_round(self.bundle, self.bundle.now.wall)
         self._own = self._of_ours(of_letters)
         return result
 
@@ -131,6 +138,7 @@ class Rounds:
             )
         bundle.liveness = self.bundle.liveness  # it knows the clients' signs of life since
         self.bundle = bundle
+        bundle.changed.note(bundle.cursors, bundle.topics)
         self.grant_leases(leases)
         self.write_missing()
 

@@ -1,5 +1,7 @@
-"""What a broker does beside its rounds, each on a thread of its own: the delay index, housekeeping, compaction."""
+"""What a broker does beside its rounds, each on a thread of its own: the delay index, housekeeping, samples of
+activity, compaction."""
 
+import threading
 from collections.abc import Callable
 
 from pyspark.sql import SparkSession
@@ -9,6 +11,8 @@ from pulsar_spark.broker.compaction.compaction_upkeep import CompactionUpkeep
 from pulsar_spark.broker.delays.delay_build import SparkBuild
 from pulsar_spark.broker.delays.delay_index import DelayIndex
 from pulsar_spark.broker.delays.delay_upkeep import DelayUpkeep
+from pulsar_spark.broker.round.rounds import Rounds
+from pulsar_spark.broker.upkeep.activity import ActivityUpkeep
 from pulsar_spark.broker.upkeep.housekeeping import Housekeeping
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.spark.spark_root import can_read
@@ -19,6 +23,7 @@ class SideWork:
         self._layout, self._spark, self._broker_id = layout, spark, broker_id
         self.delays: DelayUpkeep | None = None
         self.housekeeping: Housekeeping | None = None
+        self.activity: ActivityUpkeep | None = None
         self._compaction: CompactionUpkeep | None = None
 
     def index_delays(self, index: DelayIndex, most_buckets: int) -> None:
@@ -33,6 +38,11 @@ class SideWork:
         self.housekeeping = Housekeeping(self._layout, self._broker_id, note)
         self.housekeeping.start()
 
+    def sample(self, rounds: Rounds, lock: threading.Lock) -> None:
+        """Begin to sample the activity of *rounds*, which run under *lock*."""
+        self.activity = ActivityUpkeep(self._layout, rounds, lock)
+        self.activity.start()
+
     def compact(self) -> None:
         """Begin to compact topics by policy or on demand."""
         spark = self._session()
@@ -41,7 +51,7 @@ class SideWork:
         self._compaction.start()
 
     def close(self) -> None:
-        for work in (self.delays, self.housekeeping, self._compaction):
+        for work in (self.delays, self.housekeeping, self.activity, self._compaction):
             if work is not None:
                 work.close()
 

@@ -5,6 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.acknowledgement.positions import as_array, expanded, inside
+from pulsar_spark.protocol.entries.entry_codes import PART
+from pulsar_spark.protocol.entries.entry_map import EntryMap
+from pulsar_spark.protocol.entries.entry_ranges import known_ranges
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_runs import ChunkRuns, chunk_runs_of
 from pulsar_spark.storage.chunks.judged_chunks import STILL_OPEN, JudgedChunks
@@ -87,6 +92,13 @@ class ChunkGroups(JudgedChunks):
         unit = np.searchsorted(self._units["last"], ends)
         is_complete = np.append(self._units["last"], -1)[unit] == ends
         return np.where(is_complete & (np.append(self._units["first"], -1)[unit] == firsts), ends, -1)
+
+
+def parts_ahead(entries: EntryMap, read_position: int, chunks: ChunkGroups, end: int) -> int:
+    """How many chunks before *end* that a cursor has not read complete no message."""
+    firsts, lasts = as_array(chunks.parts(read_position, end - 1))
+    done = ((range_.first, range_.last) for range_ in known_ranges(entries) if range_.status in (ACKNOWLEDGED, PART))
+    return int(np.count_nonzero(~inside(expanded(firsts, lasts), done)))
 
 
 def chunks_of(layout: Layout, topic: Topic, partition: int, runs: Iterable[Run] | None = None) -> ChunkGroups:

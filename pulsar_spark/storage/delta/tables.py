@@ -128,10 +128,12 @@ class AppendTable:
             self._check_fence(expected)
         return self._committed(self._commit(rows, {}, lambda seen: self._check_fence(expected), readers, files))
 
-    def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
+    def replace_files(
+        self, adds: list[dict], removes: Sequence[dict], version: int, *, drops_rows: bool = False
+    ) -> int | None:
         """Replace files of *version* by *adds* with the same rows; the version, None if a file was removed since.
 
-        Without *adds* the rows go, as housekeeping.
+        Without *adds* the rows go, as housekeeping; some do if it *drops_rows*.
         """
         needed, self._known = {remove["path"] for remove in removes}, version
 
@@ -145,9 +147,10 @@ class AppendTable:
                     return
                 self._known += 1
 
-        transactions = {} if adds else {HOUSEKEEPING: version}
+        is_rearranged = bool(adds) and not drops_rows
+        transactions = {} if is_rearranged else {HOUSEKEEPING: version}
         return commit(
-            self._folder, versions(), adds, transactions, removes, is_rearranged=bool(adds), lock=self._shared
+            self._folder, versions(), adds, transactions, removes, is_rearranged=is_rearranged, lock=self._shared
         )
 
     def _adds(self, rows: Rows) -> list[dict]:

@@ -1,6 +1,6 @@
 """Keep the tables of a root small, in the background, table by table, in small steps.
 
-1. Remove rows that nobody needs and whose time as history is over.
+1. Remove rows that nobody needs and whose time as history is over; fold samples of activity.
 2. Join small files, and write into a broker's table how long files stay.
 3. Shorten the log, each old commit after the files that it removed.
 4. Remove files that are not part of the table, before the time travel limit.
@@ -24,12 +24,13 @@ from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.store.faults import is_fault_of_disk
 from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.upkeep.folding import fold
 from pulsar_spark.storage.upkeep.joining import DataFile, can_be_joined, files_of, groups_of, join, remove_of
 from pulsar_spark.storage.upkeep.kept_rounds import NEVER, first_kept_round, mark_deletes
 from pulsar_spark.storage.upkeep.retention import LEAST_SECONDS, kept_seconds, promised_seconds, write_promise
 from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.storage.upkeep.upkeep import FILES_A_STEP, appended, remove_left, remove_stale, remove_unseen
-from pulsar_spark.table_specs import CURSOR_LEDGER, DELAY_INDEX, LEDGERS, REQUESTS
+from pulsar_spark.table_specs import ACTIVITY, CURSOR_LEDGER, DELAY_INDEX, LEDGERS, REQUESTS
 
 _OF_CURSORS = [*CursorKey._fields, "kind", "round", "mark_delete_position", "is_removed", "is_snapshot"]
 ROWS_REMOVED, FILES_JOINED = "rows_removed", "files_joined"
@@ -65,7 +66,7 @@ def needs_of(table: AnyPath, name: str, latest: LatestRows) -> Needs:
         return _needs_after(log, latest.requests_done)._replace(keeps_rows=False)
     if name == CURSOR_LEDGER.name:
         return _needs_of_rounds(table)
-    if name == LEDGERS.name:
+    if name in (LEDGERS.name, ACTIVITY.name):
         return Needs(last_append(log))
     return Needs(log.latest(), waiting=0)
 
@@ -114,6 +115,9 @@ def keep_house(
     opened = open_table(table)
     needed, full = needs(), None
     try:
+        if table.name == ACTIVITY.name == read_definition(table).table:  # a topic may have this name
+            yield Done(table, ROWS_REMOVED, fold(table, opened, now()))
+            opened = open_table(table)
         yield from _make_small(table, opened, needed, 1000 * (now() - history_seconds))
         if promises:
             write_promise(table, time_travel_seconds if versions is None else min(time_travel_seconds, LEAST_SECONDS))

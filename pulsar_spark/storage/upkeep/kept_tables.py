@@ -21,7 +21,7 @@ from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.upkeep.housekeeping import Needs, needs_of, needs_of_topic
-from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX
+from pulsar_spark.table_specs import BROKER_TABLES, LATER_TABLES
 
 NEEDED = ("topic", "policy", "waiting_request")
 
@@ -52,7 +52,7 @@ def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
     history = max((of_history for of_history, _ in seconds.values()), default=default_number(HISTORY_SECONDS))
     value = latest.policies.get((BROKER, TIME_TRAVEL_SECONDS))
     own, versions = (OWN_SECONDS, OWN_VERSIONS) if value is None else (policy_number(TIME_TRAVEL_SECONDS, value), None)
-    for spec in (*BROKER_TABLES, DELAY_INDEX):
+    for spec in (*BROKER_TABLES, *LATER_TABLES):
         path = layout.broker_table(spec.name)
         yield Kept(spec.name, path, partial(needs_of, path, spec.name, latest), history, own, True, versions)
     for topic_id, name in topics.items():

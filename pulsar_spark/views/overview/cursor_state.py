@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY
-from pulsar_spark.protocol.entries.entry_codes import PART, WAITING
+from pulsar_spark.protocol.entries.backlog import first_ready, ready_codes
 from pulsar_spark.protocol.entries.entry_map import EntryMap
 from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
 from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
@@ -67,14 +67,10 @@ _WINDOW = 1 << 12
 
 def oldest_ready(entries: EntryMap, end: int, waiting: WaitingEntries | None, now: int) -> int | None:
     """The first unacknowledged position before *end* that does not wait for its deliver time."""
-    done = entries.codes.acknowledged
-    ready = [code for code, state in entries.codes.known() if code not in done and state.status not in (PART, WAITING)]
-    known = min(entries.end, end)
-    found = entries.first_of(ready, entries.mark_delete + 1, known - 1)
-    if found is None:
-        found = max(entries.mark_delete + 1, known)
+    found = first_ready(entries, end)
     if waiting is None:
-        return found if found < end else None
+        return found
+    found, ready = end if found is None else found, ready_codes(entries)
     overdue = [int(part.positions.min()) for part in waiting.due(now) if len(part)]
     width = _WINDOW
     while found < end:
