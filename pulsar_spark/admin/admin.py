@@ -14,7 +14,6 @@ from pulsar_spark.admin.scheduled import ScheduledMessages
 from pulsar_spark.admin.schemas import Schemas
 from pulsar_spark.admin.set_aside import SetAsideVerbs
 from pulsar_spark.admin.subscriptions import Subscriptions
-from pulsar_spark.admin.upkeep import trim
 from pulsar_spark.admin.waiting_letters import WaitingLetters
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
@@ -189,6 +188,8 @@ class Admin(
         that were removed, and ``kept_by``. Needs the broker if there are subscriptions. :class:`NotAllowedError` if
         letters wait to be written.
         """
+        from pulsar_spark.admin.upkeep import trim  # here, because it imports pandas
+
         found, partitions = resolve_topic(self.layout, topic)
         for subscription in self.subscriptions(topic):
             self.clear_backlog(topic, subscription)

@@ -1,5 +1,8 @@
 """Policies of namespaces and topics, with the verbs of ``pulsar-admin``. Each call takes effect in one round."""
 
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
 from pulsar_spark.client.arguments import check_type, checked_each
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
@@ -23,6 +26,56 @@ from pulsar_spark.storage.topics.bundles import layout_of
 from pulsar_spark.storage.topics.namespaces import check_namespace
 from pulsar_spark.storage.topics.topics import read_topic
 
+F = TypeVar("F", bound=Callable[..., Any])
+POLICIES_OF: dict[str, tuple[str, ...]] = {
+    "message_ttl": ("message_ttl_seconds",),
+    "retention": ("retention_seconds", "retention_bytes"),
+    "backlog_quota": ("backlog_quota_policy", "backlog_quota_bytes", "backlog_quota_seconds"),
+    "subscription_expiration_time": ("subscription_expiration_minutes",),
+    "max_unacked_per_consumer": ("max_unacked_messages_per_consumer",),
+    "max_unacked_per_subscription": ("max_unacked_messages_per_subscription",),
+    "max_consumers_per_subscription": ("max_consumers_per_subscription",),
+    "delayed_delivery": (DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS, DELAYED_DELIVERY_MAX_DELAY_MS),
+    "deduplication": (DEDUPLICATION,),
+    "compaction_threshold": (COMPACTION_THRESHOLD,),
+}
+"""The policies that the verbs ``set_``, ``get_`` and ``remove_`` of each subject mean."""
+Value = int | str | None
+
+
+def _getter(subject: str) -> "Callable[[Policies, str], Value | dict[str, Value]]":
+    """The method ``get_<subject>``."""
+    names = POLICIES_OF[subject]
+
+    def get(self: "Policies", scope: str) -> Value | dict[str, Value]:
+        found = self.get_policies(scope)
+        values = {name: _value(name, found.get(name)) for name in names}
+        if len(names) == 1:
+            return values[names[0]]
+        return values if found.keys() & values.keys() else None
+
+    shape = "The value" if len(names) == 1 else f"The values of {', '.join(f'``{name}``' for name in names)}, by name,"
+    return _named(get, f"get_{subject}", f"{shape} set on *scope* itself; None if there is none.")
+
+
+def _remover(subject: str) -> "Callable[[Policies, str], None]":
+    """The method ``remove_<subject>``."""
+
+    def remove(self: "Policies", scope: str) -> None:
+        self.remove_policies(scope, *POLICIES_OF[subject])
+
+    return _named(remove, f"remove_{subject}", f"Undo :meth:`set_{subject}`.")
+
+
+def _named(method: F, name: str, text: str) -> F:
+    method.__name__, method.__qualname__, method.__doc__ = name, f"Policies.{name}", text
+    return method
+
+
+def _value(name: str, text: str | None) -> Value:
+    is_number = isinstance(POLICIES[name], int)
+    return text if text is None or not is_number else policy_number(name, text)
+
 
 class Policies:
     """Part of ``Admin`` for policies. A topic named ``broker`` has the scope
@@ -35,6 +88,11 @@ class Policies:
         """Set a policy of a namespace, a topic or the whole root."""
         check_type(str, name, "name")
         self._ask_policies(scope, {name: str(value)})
+
+    def set_policies(self, scope: str, policies: Mapping[str, str | int]) -> None:
+        """Set several *policies* (values by name) in one round."""
+        check_type(Mapping, policies, "policies")
+        self._ask_policies(scope, {name: str(value) for name, value in policies.items()})
 
     def get_policies(self, scope: str) -> dict[str, str]:
         """The policies set on a namespace, a topic or the root, as texts by name; for a topic without those of its
@@ -64,10 +122,6 @@ class Policies:
         never."""
         self.set_policy(scope, "message_ttl_seconds", _limit(seconds))
 
-    def remove_message_ttl(self, scope: str) -> None:
-        """Undo :meth:`set_message_ttl`."""
-        self.remove_policy(scope, "message_ttl_seconds")
-
     def set_backlog_quota(self, scope: str, limit_size: int = 0, limit_time: int = 0, policy: str = HOLD) -> None:
         """Limit the backlog of the slowest subscription to *limit_size* bytes and *limit_time* seconds of age (0 = no
         limit).
@@ -80,26 +134,14 @@ class Policies:
             scope, {"backlog_quota_policy": policy, **{name: str(limit) for name, limit in limits.items()}}
         )
 
-    def remove_backlog_quota(self, scope: str) -> None:
-        """Undo :meth:`set_backlog_quota`."""
-        self.remove_policies(scope, "backlog_quota_policy", "backlog_quota_bytes", "backlog_quota_seconds")
-
     def set_retention(self, scope: str, seconds: int, size: int) -> None:
         """Set for how many *seconds* and up to how many bytes (*size*) trimming keeps acknowledged messages. 0 = no
         limit of that kind, both 0 = nothing is kept, -1 = for ever."""
         self._ask_policies(scope, {"retention_seconds": str(seconds), "retention_bytes": str(size)})
 
-    def remove_retention(self, scope: str) -> None:
-        """Undo :meth:`set_retention`."""
-        self.remove_policies(scope, "retention_seconds", "retention_bytes")
-
     def set_subscription_expiration_time(self, scope: str, minutes: int) -> None:
         """Delete subscriptions without a consumer for more than this many *minutes*; 0 = never."""
         self.set_policy(scope, "subscription_expiration_minutes", _limit(minutes))
-
-    def remove_subscription_expiration_time(self, scope: str) -> None:
-        """Undo :meth:`set_subscription_expiration_time`."""
-        self.remove_policy(scope, "subscription_expiration_minutes")
 
     def set_delayed_delivery(self, scope: str, active: bool, tick_ms: int = 1000, max_delay_ms: int = 0) -> None:
         """Set whether (*active*) Shared and Key_Shared subscriptions respect deliver times. If not, all messages are
@@ -136,10 +178,6 @@ class Policies:
             "maxDeliveryDelayInMillis": max_delay_ms,
         }
 
-    def remove_delayed_delivery(self, scope: str) -> None:
-        """Undo :meth:`set_delayed_delivery`."""
-        self.remove_policies(scope, DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS, DELAYED_DELIVERY_MAX_DELAY_MS)
-
     def set_deduplication(self, scope: str, enabled: bool) -> None:
         """Set whether (*enabled*) repeated messages are dropped by producer name and sequence id, from now on."""
         check_type(bool, enabled, "enabled")
@@ -150,22 +188,9 @@ class Policies:
         found = self.get_policies(scope).get(DEDUPLICATION)
         return None if found is None else policy_number(DEDUPLICATION, found) == 1
 
-    def remove_deduplication(self, scope: str) -> None:
-        """Undo :meth:`set_deduplication`."""
-        self.remove_policy(scope, DEDUPLICATION)
-
     def set_compaction_threshold(self, scope: str, threshold: int) -> None:
         """Set the uncompacted bytes (*threshold*) above which a broker compacts a topic automatically; 0 = never."""
         self.set_policy(scope, COMPACTION_THRESHOLD, _limit(threshold))
-
-    def get_compaction_threshold(self, scope: str) -> int | None:
-        """The threshold set on a namespace or a topic; None if there is none."""
-        found = self.get_policies(scope).get(COMPACTION_THRESHOLD)
-        return None if found is None else policy_number(COMPACTION_THRESHOLD, found)
-
-    def remove_compaction_threshold(self, scope: str) -> None:
-        """Undo :meth:`set_compaction_threshold`."""
-        self.remove_policy(scope, COMPACTION_THRESHOLD)
 
     def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
         """Set how many unacknowledged messages (*limit*) a Shared consumer of the *namespace* may hold; 0 = no
@@ -180,6 +205,21 @@ class Policies:
     def set_max_consumers_per_subscription(self, namespace: str, limit: int) -> None:
         """Set how many consumers (*limit*) a subscription of the *namespace* may have; 0 = no limit."""
         self.set_policy(namespace, "max_consumers_per_subscription", _limit(limit))
+
+    get_message_ttl, remove_message_ttl = _getter("message_ttl"), _remover("message_ttl")
+    get_backlog_quota, remove_backlog_quota = _getter("backlog_quota"), _remover("backlog_quota")
+    get_retention, remove_retention = _getter("retention"), _remover("retention")
+    get_subscription_expiration_time = _getter("subscription_expiration_time")
+    remove_subscription_expiration_time = _remover("subscription_expiration_time")
+    get_max_unacked_per_consumer = _getter("max_unacked_per_consumer")
+    remove_max_unacked_per_consumer = _remover("max_unacked_per_consumer")
+    get_max_unacked_per_subscription = _getter("max_unacked_per_subscription")
+    remove_max_unacked_per_subscription = _remover("max_unacked_per_subscription")
+    get_max_consumers_per_subscription = _getter("max_consumers_per_subscription")
+    remove_max_consumers_per_subscription = _remover("max_consumers_per_subscription")
+    get_compaction_threshold = _getter("compaction_threshold")
+    remove_compaction_threshold = _remover("compaction_threshold")
+    remove_delayed_delivery, remove_deduplication = _remover("delayed_delivery"), _remover("deduplication")
 
     def _ask_policies(self, scope: str, policies: dict[str, str | None]) -> None:
         """In one round; None removes a policy."""

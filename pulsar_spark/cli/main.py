@@ -15,9 +15,7 @@ COMMANDS = {
     "produce": Entry("messages.messages:produce", "Publish messages."),
     "consume": Entry("messages.messages:consume", "Receive messages; print ids, keys, properties and sizes."),
     "read": Entry("messages.read:read", "Read messages of a topic without a subscription."),
-    "compact": Entry(
-        "administration.compaction:compact", "Compact a topic or a partition: keep the latest of each key."
-    ),
+    "compact": Entry("policies.compaction:compact", "Compact a topic or a partition: keep the latest of each key."),
     "stats": Entry("administration.stats:stats", "Show all backlogs, or one topic and its consumers."),
     "check": Entry("monitor.check:check", "Compare backlogs and their age with thresholds."),
     "explain": Entry("messages.explain:explain", "Show why a message is where it is on each subscription."),
@@ -26,7 +24,7 @@ COMMANDS = {
     "namespaces": Entry("administration.namespaces:app", "Create, list and delete namespaces, and their settings."),
     "tenants": Entry("administration.tenants:app", "List, create and delete tenants."),
     "subscriptions": Entry("administration.subscriptions:app", "Create, list, move and delete subscriptions."),
-    "policies": Entry("administration.policies:app", "Show, set and remove policies of a namespace or a topic."),
+    "policies": Entry("policies.policies:app", "Show, set and remove policies of a namespace or a topic."),
     "brokers": Entry("administration.brokers:app", "List the brokers of a root, and check that they answer."),
     "bundles": Entry("administration.bundles:app", "List the bundles of a root, and split one."),
     "schemas": Entry("administration.schemas:app", "Show, upload and remove the schemas that a topic keeps."),

@@ -13,9 +13,9 @@ import json
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.compaction.compaction import uncompacted_bytes
-from pulsar_spark.cli.administration.compaction import bytes_of
 from pulsar_spark.cli.common import errors_as_one_line, service_url
 from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
+from pulsar_spark.cli.policies.compaction import bytes_of
 from pulsar_spark.storage.session import spark_session
 from pulsar_spark.storage.topics.topics import read_topic
 

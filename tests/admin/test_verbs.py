@@ -7,7 +7,14 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.errors import NamespaceNotFound, NotAllowedError, ServiceUnitNotReady, TopicNotFound
+from pulsar_spark.cli.policies import policy_verbs
+from pulsar_spark.errors import (
+    InvalidConfiguration,
+    NamespaceNotFound,
+    NotAllowedError,
+    ServiceUnitNotReady,
+    TopicNotFound,
+)
 from pulsar_spark.protocol.topics.message_id import MessageId, parse_message_id
 from pulsar_spark.testing.plugin import (  # noqa: F401
     _new_pulsar_root,
@@ -130,3 +137,94 @@ def test_read(pulsar_root, pulsar_client, tmp_path):  # noqa: F811
     assert say(pulsar_root, "read", "t", "-n", "0", "--timeout", "0.1") == "", "after the latest"
     with pytest.raises(TopicNotFound):
         say(pulsar_root, "read", "nothing")
+
+
+GIVEN = {
+    "message-ttl": (["-ttl", "10m"], {"message_ttl_seconds": "600"}, "600 s"),
+    "retention": (
+        ["-t", "-1", "-s", "10G"],
+        {"retention_seconds": "-1", "retention_bytes": str(10 << 30)},
+        "retention_seconds: -1 s\nretention_bytes: 10737418240 bytes",
+    ),
+    "backlog-quota": (
+        ["-l", "1K", "--policy", "producer_exception"],
+        {"backlog_quota_bytes": "1024", "backlog_quota_seconds": "0", "backlog_quota_policy": "producer_exception"},
+        "backlog_quota_bytes: 1024 bytes\nbacklog_quota_seconds: 0 s\nbacklog_quota_policy: producer_exception",
+    ),
+    "subscription-expiration-time": (["-t", "5"], {"subscription_expiration_minutes": "5"}, "5 min"),
+    "max-unacked-messages-per-consumer": (["-c", "7"], {"max_unacked_messages_per_consumer": "7"}, "7 msgs"),
+    "max-unacked-messages-per-subscription": (["-c", "8"], {"max_unacked_messages_per_subscription": "8"}, "8 msgs"),
+    "max-consumers-per-subscription": (["-c", "9"], {"max_consumers_per_subscription": "9"}, "9"),
+    "max-message-size": (["-m", "1M"], {"max_message_size": str(1 << 20)}, "1048576 bytes"),
+    "schema-compatibility-strategy": (["-c", "FULL"], {"schema_compatibility_strategy": "FULL"}, "FULL"),
+    "is-allow-auto-update-schema": (["--disable"], {"is_allow_auto_update_schema": "0"}, "off"),
+    "schema-validation-enforce": (["--enable"], {"schema_validation_enforced": "1"}, "on"),
+}
+"""What is given to the verb ``set-``, what it sets, and what ``get-`` shows."""
+
+
+@pytest.mark.parametrize(
+    "group, scope, verbs",
+    [("namespaces", "public/default", ["retention", "is-allow-auto-update-schema"]), ("topics", "t", ["message-ttl"])],
+)
+def test_policy_verbs(admin, pulsar_root, group, scope, verbs):  # noqa: F811
+    admin.create_topic("t")
+    for verb in verbs:
+        options, policies, shown = GIVEN[verb]
+        assert say(pulsar_root, group, f"get-{verb}", scope).startswith(("not set", f"{[*policies][0]}: not set"))
+        assert say(pulsar_root, group, f"set-{verb}", scope, *options).startswith(f"set {verb}")
+        assert json.loads(say(pulsar_root, group, f"get-{verb}", scope, "--json")) == policies
+        assert say(pulsar_root, group, f"get-{verb}", scope) == f"{shown}\n"
+        say(pulsar_root, group, f"remove-{verb}", scope)
+        assert admin.get_policies(scope if group == "namespaces" else TOPIC) == {}
+
+
+def test_all_policy_verbs(monkeypatch):
+    asked = {}
+    monkeypatch.setattr(policy_verbs, "admin", lambda *_: FakeAdmin(asked))
+    for verb, (options, policies, shown) in GIVEN.items():
+        say("root", "namespaces", f"set-{verb}", "public/default", *options)
+        assert asked == policies, verb
+        assert say("root", "namespaces", f"get-{verb}", "public/default") == f"{shown}\n"
+        say("root", "namespaces", f"remove-{verb}", "public/default")
+        assert asked == {}, verb
+    assert GIVEN.keys() == policy_verbs.VERBS.keys()
+
+
+class FakeAdmin:
+    """Keeps policies in *policies*."""
+
+    def __init__(self, policies: dict[str, str]):
+        self.policies = policies
+
+    def set_policies(self, scope, policies):
+        self.policies.update(policies)
+
+    def get_policies(self, scope):
+        return self.policies
+
+    def remove_policies(self, scope, *names):
+        for name in names:
+            del self.policies[name]
+
+    def effective_policy(self, scope, name):
+        return "60"
+
+
+@pytest.mark.parametrize(
+    "verb, options",
+    [("message-ttl", ["-ttl", "soon"]), ("max-message-size", ["-m", "big"]), ("is-allow-auto-update-schema", [])],
+)
+def test_policy_verbs_refuse(pulsar_root, verb, options):  # noqa: F811
+    with pytest.raises(InvalidConfiguration, match="give"):
+        say(pulsar_root, "namespaces", f"set-{verb}", "public/default", *options)
+
+
+def test_getters_of_policies(admin):
+    assert admin.get_message_ttl("public/default") is None and admin.get_retention("public/default") is None
+    admin.set_policies("public/default", {"message_ttl_seconds": 5, "retention_bytes": -1})
+    assert admin.get_message_ttl("public/default") == 5
+    assert admin.get_retention("public/default") == {"retention_seconds": None, "retention_bytes": -1}
+    admin.remove_message_ttl("public/default")
+    admin.remove_retention("public/default")
+    assert admin.get_policies("public/default") == {}

@@ -1,1 +1,1 @@
-"""Commands that look at or change topics, subscriptions, namespaces, policies and schemas."""
+"""Commands that look at or change topics, subscriptions, namespaces, tenants, brokers and schemas."""

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.administration import compaction, delayed_delivery, policies
 from pulsar_spark.cli.common import (
     AWAITS_BROKER,
     Json,
@@ -15,6 +14,7 @@ from pulsar_spark.cli.common import (
     print_listed,
     shows_work,
 )
+from pulsar_spark.cli.policies import compaction, delayed_delivery, policies, policy_verbs
 from pulsar_spark.protocol.topics.topic_name import parse_namespace
 
 app = typer.Typer(no_args_is_help=True)
@@ -61,3 +61,4 @@ def _full_name(namespace: str) -> str:
 delayed_delivery.add_commands(app, _ARGUMENT, _full_name)
 policies.add_deduplication(app, _ARGUMENT, _full_name)
 compaction.add_commands(app, _ARGUMENT, _full_name)
+policy_verbs.add_policy_verbs(app, _ARGUMENT, _full_name)

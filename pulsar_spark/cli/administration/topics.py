@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.administration import compaction, delayed_delivery, policies
 from pulsar_spark.cli.administration.stats import stats
 from pulsar_spark.cli.common import (
     AWAITS_BROKER,
@@ -28,6 +27,7 @@ from pulsar_spark.cli.common import (
     visible,
 )
 from pulsar_spark.cli.messages.shown import Output, parse_place, show_all
+from pulsar_spark.cli.policies import compaction, delayed_delivery, policies, policy_verbs
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
@@ -212,5 +212,6 @@ def lost(topic: Topic, root: Root, as_json: Json = False):
 delayed_delivery.add_commands(app, TOPIC_ARGUMENT, delayed_delivery.full_name)
 policies.add_deduplication(app, TOPIC_ARGUMENT, delayed_delivery.full_name)
 compaction.add_commands(app, TOPIC_ARGUMENT, delayed_delivery.full_name)
+policy_verbs.add_policy_verbs(app, TOPIC_ARGUMENT, delayed_delivery.full_name)
 app.command("compact")(compaction.compact)
 app.command("compaction-status")(compaction.compaction_status)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
-from pulsar_spark.cli.administration.delayed_delivery import milliseconds
 from pulsar_spark.cli.monitor.table import on_one_line, short_topic
+from pulsar_spark.cli.policies.delayed_delivery import milliseconds
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays.durations import shown_seconds
 from pulsar_spark.views.overview import RootState, SubscriptionState

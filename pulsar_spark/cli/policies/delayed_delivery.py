@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from typer.models import ArgumentInfo
 
-from pulsar_spark.cli.administration.policies import add_get_and_remove
 from pulsar_spark.cli.common import AWAITS_BROKER, Json, Root, TimeoutSeconds, admin, chosen, print_done, shows_work
+from pulsar_spark.cli.policies.policies import add_get_and_remove
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 

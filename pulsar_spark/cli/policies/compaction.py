@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 from typer.models import ArgumentInfo
 
-from pulsar_spark.cli.administration.policies import add_get_and_remove
 from pulsar_spark.cli.common import (
     AWAITS_BROKER,
     Json,
@@ -19,6 +18,7 @@ from pulsar_spark.cli.common import (
     print_found,
     shows_work,
 )
+from pulsar_spark.cli.policies.policies import add_get_and_remove
 from pulsar_spark.errors import InvalidConfiguration
 
 Threshold = Annotated[

@@ -1,0 +1,1 @@
+"""Policies of namespaces and topics, and the commands that set them."""
