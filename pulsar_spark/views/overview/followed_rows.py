@@ -5,7 +5,7 @@ from collections import deque
 from pulsar_spark.storage.cursor_ledger.committed_rounds import Round
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 
-MOST_ROUNDS = 100
+MOST_ROUNDS = 1_000
 
 
 class FollowedRows(LatestRows):

@@ -187,5 +187,5 @@ class RootState(NamedTuple):
     totals: tuple[SubscriptionState, ...]
     """Each subscription of a topic once, summed over its partitions."""
     rounds: tuple[RoundState, ...]
-    """Those since the look before, at most the last hundred, in order; at first those since the latest snapshot."""
+    """Those since the look before, at most the last thousand of a bundle, in order; at first those since the latest snapshot."""
     brokers: tuple[BrokerState, ...]
