@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "admin": BROKER | {"payloads", "schema", "link", "client", "views", "admin"},
     "testing": BROKER | {"schema", "link", "client", "testing"},
     "cli": BROKER | {"payloads", "link", "client", "frames", "views", "metrics", "admin", "cli", "demo", "__init__"},
-    "jobs": BROKER | {"payloads", "client", "frames", "views", "admin", "cli", "jobs"},
+    "jobs": BROKER | {"payloads", "client", "frames", "views", "metrics", "admin", "cli", "jobs"},
     "demo": BROKER | {"link", "client", "frames", "views", "admin", "demo", "__init__"},
     "__main__": {"cli"},
 }

@@ -18,6 +18,7 @@ COMMANDS = {
     "compact": Entry("policies.compaction:compact", "Compact a topic or a partition: keep the latest of each key."),
     "stats": Entry("administration.stats:stats", "Show all backlogs, or one topic and its consumers."),
     "check": Entry("monitor.check:check", "Compare backlogs and their age with thresholds."),
+    "metrics": Entry("monitor.metrics:metrics", "Serve the metrics of a whole root, apart from its brokers."),
     "explain": Entry("messages.explain:explain", "Show why a message is where it is on each subscription."),
     "demo": Entry("operations.processes:demo", "Publish a year of flights and check every message."),
     "topics": Entry("administration.topics:app", "Create, list, describe and delete topics."),

@@ -12,6 +12,8 @@ import logging
 from pulsar_spark.broker.service.process import run_broker
 from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
+from pulsar_spark.metrics.process import metrics_of_this_process
+from pulsar_spark.metrics.settings import DEFAULT_SUBSCRIPTIONS, LOOPBACK
 from pulsar_spark.protocol.delays.delays import MAX_NUM_BUCKETS
 
 log = logging.getLogger("pulsar_spark.jobs.broker")
@@ -44,6 +46,16 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--available-now", action="store_true", help="end when all work is done and no client is connected"
     )
+    parser.add_argument(
+        "--metrics-port", type=int, help="serve /metrics for Prometheus, /healthz and /readyz at this port"
+    )
+    parser.add_argument("--metrics-host", default=LOOPBACK, help=f"the address for metrics: {LOOPBACK} unless given")
+    parser.add_argument(
+        "--metrics-subscriptions",
+        type=int,
+        default=DEFAULT_SUBSCRIPTIONS,
+        help="how many subscriptions and topics, those with the worst backlog, have metrics of their own",
+    )
     add_logging_arguments(parser)
     return parser.parse_args(arguments)
 
@@ -51,13 +63,15 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> None:
     given = parse_arguments(arguments)
     set_up_job_logging(given)
-    run_broker(
-        given.root,
-        max_unacked_messages_per_broker=given.max_unacked_messages_per_broker,
-        available_now=given.available_now,
-        delayed_delivery_max_num_buckets=given.delayed_delivery_max_num_buckets,
-        housekeeping=given.housekeeping,
-    )
+    metrics = {"port": given.metrics_port, "host": given.metrics_host, "most": given.metrics_subscriptions}
+    with metrics_of_this_process(given.root, **metrics):
+        run_broker(
+            given.root,
+            max_unacked_messages_per_broker=given.max_unacked_messages_per_broker,
+            available_now=given.available_now,
+            delayed_delivery_max_num_buckets=given.delayed_delivery_max_num_buckets,
+            housekeeping=given.housekeeping,
+        )
     log.info("broker of root %s stopped", given.root)
 
 

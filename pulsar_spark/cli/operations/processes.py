@@ -8,6 +8,7 @@ import typer
 from pulsar_spark.cli.common import Json, Root, RootOrNone, admin, print_done, print_json, progress_console, shows_work
 from pulsar_spark.cli.logs import LogFormatOption, LogLevel, LogLevelOption, set_up_logging
 from pulsar_spark.cli.signals import clean_up_on_sigterm
+from pulsar_spark.metrics.settings import DEFAULT_SUBSCRIPTIONS, LOOPBACK
 from pulsar_spark.protocol.delays.delays import MAX_NUM_BUCKETS
 from pulsar_spark.protocol.delays.durations import shown_seconds
 from pulsar_spark.storage.delta.log import TableLog
@@ -55,6 +56,21 @@ Housekeeping = Annotated[
         help="Keep the root's tables small and their logs short, in the background, while the broker serves.",
     ),
 ]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port", min=0, max=65535, help="Serve /metrics for Prometheus, /healthz and /readyz at this port."
+    ),
+]
+MetricsHost = Annotated[str, typer.Option("--metrics-host", help="The address for metrics; 0.0.0.0 for all of IPv4.")]
+MetricsSubscriptions = Annotated[
+    int,
+    typer.Option(
+        "--metrics-subscriptions",
+        min=0,
+        help="How many subscriptions and topics, those with the worst backlog, have metrics of their own.",
+    ),
+]
 
 
 @broker_app.callback()
@@ -68,6 +84,9 @@ def broker(
     max_unacked: MaxUnacked = 0,
     max_num_buckets: MaxNumBuckets = MAX_NUM_BUCKETS,
     housekeeping: Housekeeping = True,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOOPBACK,
+    metrics_subscriptions: MetricsSubscriptions = DEFAULT_SUBSCRIPTIONS,
 ):
     """Run a broker on the root until SIGTERM or Ctrl-C. It logs to standard error.
 
@@ -80,6 +99,7 @@ def broker(
         raise typer.BadParameter("give the folder of the tables", param_hint="--root")
     announce_start(root)  # before Spark is imported, which takes seconds
     from pulsar_spark.broker.service.process import run_broker
+    from pulsar_spark.metrics.process import metrics_of_this_process
 
     set_up_logging(log_level, log_format, default_level=LogLevel.info)
     log.info("broker of root %s starts", root)
@@ -92,14 +112,15 @@ def broker(
             extra={"seconds": seconds, "delivered": result.delivered_messages},
         )
 
-    run_broker(
-        root,
-        on_round=log_round if verbose else None,
-        max_unacked_messages_per_broker=max_unacked,
-        available_now=available_now,
-        delayed_delivery_max_num_buckets=max_num_buckets,
-        housekeeping=housekeeping,
-    )
+    with metrics_of_this_process(root, port=metrics_port, host=metrics_host, most=metrics_subscriptions):
+        run_broker(
+            root,
+            on_round=log_round if verbose else None,
+            max_unacked_messages_per_broker=max_unacked,
+            available_now=available_now,
+            delayed_delivery_max_num_buckets=max_num_buckets,
+            housekeeping=housekeeping,
+        )
     log.info("broker of root %s stopped", root)
 
 

@@ -187,5 +187,5 @@ class RootState(NamedTuple):
     totals: tuple[SubscriptionState, ...]
     """Each subscription of a topic once, summed over its partitions."""
     rounds: tuple[RoundState, ...]
-    """Those since the look before, at most the last thousand of a bundle, in order; at first those since the latest snapshot."""
+    """Those since the look before, of each bundle at most a thousand, in order; at first those since the snapshot."""
     brokers: tuple[BrokerState, ...]
