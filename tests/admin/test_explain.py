@@ -383,7 +383,8 @@ def test_the_command(pulsar_broker, pulsar_client, pulsar_root, why):  # noqa: F
     sent = pulsar_client.create_producer("t", producer_name="p").send(b"secret", partition_key="k")
     assert why(sent, "other")["why"] == "no_consumers"
     text = say(pulsar_root, "explain", str(sent), "--topic", "t", columns=200)
-    assert f"message {sent} of persistent://public/default/t: published 20" in text
+    assert text.startswith(f"message {sent} of persistent://public/default/t\n  published 20")
+    assert "s: pending" in text and "Z  delivered on s to worker" in text
     assert "by p, sequence id 0, key k, position 0" in text and "secret" not in text
     assert "it is out at consumer 'worker' since 20" in text and "none is connected" in text
     found = json.loads(say(pulsar_root, "explain", "1:0", "-t", "t", "-s", "s", "--json"))

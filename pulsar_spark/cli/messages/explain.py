@@ -1,10 +1,12 @@
 """``pulsar-spark explain``."""
 
+import re
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, admin, print_json, print_table, visible
+from pulsar_spark.cli.common import Json, Root, admin, print_json, visible
 from pulsar_spark.protocol.topics.message_id import parse_message_id
 
 _ABOUT = {
@@ -17,14 +19,7 @@ _ABOUT = {
     "deliver time": "deliverAtTime",
     "position": "position",
 }
-_EVENT = {
-    "time": "time",
-    "event": "event",
-    "subscription": "subscription",
-    "consumer": "consumerName",
-    "redelivered": "redeliveryCount",
-    "until": "until",
-}
+_TIME = re.compile(r"(T\d\d:\d\d:\d\d)(\.\d{3})?\d*\+00:00")
 
 
 def explain(
@@ -43,8 +38,26 @@ def explain(
         print_json(found)
         return
     about = [f"{name} {found[field]}" for name, field in _ABOUT.items() if found[field] is not None]
-    typer.echo(visible(f"message {found['messageId']} of {found['topic']}: {', '.join(about)}"))
-    rows = [(name, why["why"], why["sentence"]) for name, why in found["subscriptions"].items()]
-    print_table(["subscription", "why", ""], rows, none="no subscriptions")
-    events = [[event.get(field) for field in _EVENT.values()] for event in found["life"]]
-    print_table([*_EVENT], events)
+    _print(f"message {found['messageId']} of {found['topic']}", f"  {', '.join(about)}", "")
+    for name, why in found["subscriptions"].items():
+        _print(f"{name}: {why['why']}", f"  {why['sentence']}")
+    _print(*(["no subscriptions"] if not found["subscriptions"] else []), "")
+    for event in found["life"]:
+        _print(f"{event['time'] or 'time unknown'}  {' '.join(_of_event(event))}")
+
+
+def _of_event(event: dict) -> Iterator[str]:
+    yield event["event"].replace("_", " ")
+    if event.get("subscription") is not None:
+        yield f"on {event['subscription']}"
+    if event.get("consumerName") is not None:
+        yield f"by {event['consumerName']}" if event["event"] == "acknowledged" else f"to {event['consumerName']}"
+    if event.get("redeliveryCount"):
+        yield f"redelivered {event['redeliveryCount']}"
+    if event.get("until") is not None:
+        yield f"until {event['until']}"
+
+
+def _print(*lines: str) -> None:
+    for line in lines:
+        typer.echo(_TIME.sub(r"\1\2Z", visible(line)))

@@ -39,7 +39,7 @@ def summary(found: RootState) -> list[str]:
     """What the root has, and a line for each bundle's broker."""
     topics = len({state.topic for state in found.topics})
     backlog = sum(state.backlog for state in found.totals)
-    of_root = f"{topics:,} topics, {len(found.totals):,} subscriptions, backlog {backlog:,}"
+    of_root = f"topics: {topics:,}, subscriptions: {len(found.totals):,}, backlog: {backlog:,}"
     return [of_root, *(_of_broker(broker, found) for broker in found.brokers)]
 
 

@@ -32,7 +32,7 @@ def busy(pulsar_client, pulsar_broker, pulsar_clock):
 
 def test_a_line_a_subscription_with_the_worst_backlog_first(busy):
     first, second, heading, *rows = say(busy.layout.root, "stats").splitlines()
-    assert first == "1 topics, 2 subscriptions, backlog 8"
+    assert first == "topics: 1, subscriptions: 2, backlog: 8"
     assert second.startswith(f"{busy.broker_id} serves, round ")
     titles = "BACKLOG AGE IN/S OUT/S UNACK REDEL DEAD DELAY CONS BLOCKED TOPIC SUBSCRIPTION"
     assert heading.split() == titles.split()
@@ -80,7 +80,7 @@ def test_names_move_no_cursor():
 
 def test_a_root_of_nothing_and_no_root(layout, tmp_path):
     assert say(layout.root, "stats").splitlines() == [
-        "0 topics, 0 subscriptions, backlog 0",
+        "topics: 0, subscriptions: 0, backlog: 0",
         "no broker serves",
         "no subscriptions",
     ]
