@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from pulsar_spark.errors import InvalidTopicName, NotARoot, TopicNotFound
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED
-from pulsar_spark.protocol.redelivery.letters import dead_letters_to, letters_in
+from pulsar_spark.protocol.redelivery.letters import dead_letters_to
 from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
 from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
-from pulsar_spark.storage.cursor_ledger.set_aside import SUBSCRIPTION, TOPIC
 from pulsar_spark.storage.delta.scan import open_as_far_as_it_goes
 from pulsar_spark.storage.entries.topic_files import is_there
 from pulsar_spark.storage.layout import Layout
@@ -33,7 +32,8 @@ from pulsar_spark.storage.topics.topics import Topic, read_topic
 from pulsar_spark.views.activity import Activity, per_second, rate_in, read_activity, round_time
 from pulsar_spark.views.backlog import Unacked, read_backlog, read_unacked
 from pulsar_spark.views.key_shared import consumer_stats, read_key_shared, subscription_stats
-from pulsar_spark.views.overview.values import SET_ASIDE, STOPPED
+from pulsar_spark.views.overview.errors import Error, Errors, count_waiting_letters
+from pulsar_spark.views.overview.values import STOPPED
 
 ERROR_FIELDS = ("error", "errorKind")
 HARM_FIELDS = ("foreignMessages", "deletedMessages", "lostMessages")
@@ -81,6 +81,7 @@ class Observation:
         self.layout = layout
         self.now = now or datetime.datetime.now(datetime.UTC)
         self.latest: LatestRows = read_latest(layout)
+        self.errors, self.waiting_letters = Errors(self.latest), count_waiting_letters(self.latest)
         self.activity: Activity = read_activity(layout, self.now)
         self.ledgers = LedgerIndex(layout)
         self._chunk_groups: dict[tuple[str, int], ChunkGroups | None] = {}
@@ -121,13 +122,6 @@ class Observation:
         then = round_time(self.layout, delivery_round)
         return None if then is None else round(max((self.now - then).total_seconds(), 0.0), 3)
 
-    def waiting_letters(self, key: CursorKey) -> int:
-        return sum(
-            letters_in(row)
-            for row in self.latest.waiting_letters.values()
-            if (row["topic_id"], row["partition"], row["subscription"]) == key
-        )
-
     def letterless(self, key: CursorKey) -> int:
         return self.latest.letterless[key]["msg_out_counter"] if key in self.latest.letterless else 0
 
@@ -150,7 +144,7 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
             subscriptions[key.subscription] = _subscription_stats(observed, topic, key, end_position)
     longest = max((subscription["msgBacklog"] for subscription in subscriptions.values()), default=0)
     return {
-        **_error(latest, TOPIC, (topic.topic_id,)),
+        **_error(observed.errors.set_aside(topic.topic_id)),
         "msgInCounter": stored.messages,
         "msgRateIn": rate_in(topic, partition, observed.now),
         "storageSize": stored.size,
@@ -178,7 +172,7 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
     chunks = observed.chunk_groups(topic, key.partition)
     backlog = read_backlog(observed.latest, key, observed.ledgers, end_position, now, chunks)
     return {
-        **_error(observed.latest, SUBSCRIPTION, key),
+        **_error(observed.errors.set_aside(*key)),
         "type": _TYPE_NAMES.get(cursor["subscription_type"], cursor["subscription_type"]),
         "msgBacklog": backlog.entries,
         "msgBacklogNoDelayed": backlog.entries - backlog.delayed,
@@ -191,7 +185,7 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
         "readPosition": cursor["read_position"],
         DELETED_RANGES: sum(range_.status == ACKNOWLEDGED for range_ in ranges),
         "deadLetters": observed.dead_letters(cursor),
-        "waitingLetters": observed.waiting_letters(key),
+        "waitingLetters": observed.waiting_letters[key],
         "letterlessMessages": observed.letterless(key),
         "blockedSubscriptionOnUnackedMsgs": bool(cursor["is_blocked"]) or cursor["status"] == BLOCKED_BY_BROKER,
         "activeConsumerName": next((row["consumer_name"] for row in consumers if row["is_active"]), None),
@@ -204,14 +198,8 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
     }
 
 
-def _error(latest: LatestRows, status: str, place: tuple) -> dict:
-    found = (
-        entry
-        for entry in latest.set_aside.values()
-        if entry.status == status
-        and (entry.topic_id, entry.partition, entry.subscription)[: len(place)] == tuple(place)
-    )
-    return next(({"error": f"{entry.error}: {entry.text}", "errorKind": SET_ASIDE} for entry in found), {})
+def _error(found: Error | None) -> dict:
+    return {} if found is None else dict(zip(ERROR_FIELDS, (found.text, found.kind)))
 
 
 def _consumer_stats(observed: Observation, key: CursorKey, consumer: dict, unacked: dict) -> dict:

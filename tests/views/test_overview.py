@@ -7,6 +7,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.views.overview import Overview
 from tests.support.waiting import DEADLINE_SECONDS, send
 
@@ -206,3 +208,38 @@ def test_no_topic_is_opened(pulsar_client, pulsar_broker, pulsar_clock, look):
         found = Overview(pulsar_broker.layout).look(expected.time)
     assert found.totals[0].backlog == 2
     assert found.totals[0]._replace(rate_in=0.0) == expected.totals[0]._replace(rate_in=0.0)
+
+
+def test_a_topic_that_cannot_be_read_says_so(pulsar_client, pulsar_broker, look):
+    pulsar_client.subscribe("t", "s").close()
+    send(pulsar_client, "t", "a")
+    look()
+    log = TableLog(read_topic(pulsar_broker.layout, TOPIC).path)
+    log.file(log.latest() + 1).write_bytes(b"no commit\n")
+    root = look()
+    assert of(root, "s").blocked == root.topics[0].error_kind == "stopped"
+    assert of(root, "s").error == root.topics[0].error and "commit" in root.topics[0].error
+
+
+def test_what_was_acknowledged_and_what_is_dead(pulsar_client, pulsar_clock, look):
+    consumer = pulsar_client.subscribe("t", "s", **SHARED, **LETTERS)
+    send(pulsar_client, "t", *"abc")
+    consumer.acknowledge(consumer.receive(WAIT))
+    for _ in range(2):
+        consumer.negative_acknowledge(consumer.receive(WAIT))
+        consumer.receive(WAIT)
+        look()
+        consumer.redeliver_unacknowledged_messages()
+        pulsar_clock.advance(minutes=1)
+    state = of(look(), "s")
+    assert (state.acknowledged, state.acknowledged + state.dead + state.backlog) == (1, 3)
+    assert state.dead and state.redelivered
+    look()
+
+
+def test_a_root_without_rounds_is_empty(layout):
+    overview = Overview(layout)
+    for _ in range(2):
+        root = overview.look()
+        assert (root.topics, root.subscriptions, root.totals, root.rounds) == ((), (), (), ())
+        assert [(broker.is_serving, broker.round) for broker in root.brokers] == [(False, 0)]

@@ -3,13 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from pulsar_spark.protocol.delays.instants import to_micros
-from pulsar_spark.protocol.policies.policies import TOPIC_STOPPED
-from pulsar_spark.protocol.redelivery.letters import letters_in
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CURSOR_COUNTERS, CursorKey
-from pulsar_spark.storage.cursor_ledger.set_aside import SUBSCRIPTION, TOPIC
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.processes.lease import BundleLease
@@ -17,29 +13,15 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 from pulsar_spark.views.activity import WINDOW_SECONDS, read_activity, round_time
 from pulsar_spark.views.backlog import Unacked
 from pulsar_spark.views.overview.cursor_state import CursorState, read_cursor
+from pulsar_spark.views.overview.errors import Error, Errors, count_waiting_letters
 from pulsar_spark.views.overview.followed_rows import FollowedRows
 from pulsar_spark.views.overview.published import Place, PublishedIndex
 from pulsar_spark.views.overview.rates import Rates
 from pulsar_spark.views.overview.rounds import round_state
-from pulsar_spark.views.overview.values import (
-    SET_ASIDE,
-    STOPPED,
-    BrokerState,
-    ConsumerState,
-    RoundState,
-    SubscriptionState,
-    TopicState,
-)
+from pulsar_spark.views.overview.values import BrokerState, ConsumerState, RoundState, SubscriptionState, TopicState
 
 _MOST_TIMES = 10_000
 _NOTHING = Unacked()
-
-
-class Error(NamedTuple):
-    """Why a topic or subscription is not served: ``stopped`` or ``set_aside``, and what happened."""
-
-    kind: str
-    text: str
 
 
 class BundleOverview:
@@ -53,12 +35,12 @@ class BundleOverview:
         self._values: dict[CursorKey, tuple[tuple, SubscriptionState]] = {}
         """With what may change them although no row did."""
         self._topics: dict[Place, tuple[dict, tuple, TopicState]] = {}
-        self._counters: dict[tuple, tuple[int, ...]] = {}
         self._round_times: dict[int, datetime | None] = {}
+        self._has_begun = False
 
     def catch_up(self, now: datetime) -> None:
         """Read what is new; *now* is the time of the look."""
-        rows, is_first = self._rows, not self._rows.version
+        rows = self._rows
         rows.catch_up(self._layout.broker_table(CURSOR_LEDGER.name))
         since = now - timedelta(seconds=WINDOW_SECONDS)
         published = self._published.catch_up(since)  # after the rows, so that it has all their positions
@@ -66,14 +48,15 @@ class BundleOverview:
             self._round_times.clear()
         self._round_times.update((row["round"], row["round_time"]) for row in rows.rounds)
         self._read_changed(to_micros(now))
-        if is_first:
-            self._rates.begin(since, self._counters_before(now, published))
-        self._rates.look(now, dict(self._counters))
+        if not self._has_begun:
+            self._rates.begin(since, read_activity(self._layout, now), published)
+            self._has_begun = True
+        self._rates.look(now)
 
     def _read_changed(self, now: int) -> None:
-        rows, states = self._rows, self._states
+        rows, states, rates = self._rows, self._states, self._rates
         if rows.begins_anew:
-            for known in (states, self._values, self._topics, self._counters):
+            for known in (states, self._values, self._topics, rates):
                 known.clear()
             changed = set(rows.cursors)
             rows.changed_topics.update(topic_id for topic_id, _ in rows.topics)
@@ -83,53 +66,39 @@ class BundleOverview:
                 changed.update(key for key in {**states, **rows.cursors} if key.topic_id in rows.changed_topics)
             changed.update(key for key, state in states.items() if state.until is not None and state.until <= now)
         for key in changed:
-            self._values.pop(key, None)
-            before = states[key].consumers if key in states else ()
-            for consumer_id in {row["consumer_id"] for row in before} - rows.consumers.get(key, {}).keys():
-                del self._counters[key, consumer_id]
-            if key in rows.cursors:
-                states[key] = read_cursor(rows, key, self._ledgers, self._published[key[:2]], now)
-                self._count(key)
-            else:
-                states.pop(key, None)
-                self._counters.pop(key, None)
-        for place in rows.topics:
-            if place[0] in rows.changed_topics:
-                self._set_counters(place, (self._published[place].messages, self._published[place].bytes))
+            self._read_cursor(key, now)
+        for place in {**self._topics, **rows.topics} if rows.changed_topics else ():
+            if place not in rows.topics:
+                self._topics.pop(place)
+                rates.drop(place)
+            elif place[0] in rows.changed_topics:
+                rates.set(place, (self._published[place].messages, self._published[place].bytes))
         rows.changed_cursors, rows.changed_topics, rows.begins_anew = set(), set(), False
 
-    def _count(self, key: CursorKey) -> None:
-        self._set_counters(key, tuple(self._rows.cursors[key][name] or 0 for name in CURSOR_COUNTERS))
-        for row in self._states[key].consumers:
-            self._set_counters((key, row["consumer_id"]), tuple(row[name] or 0 for name in CURSOR_COUNTERS[:2]))
-
-    def _set_counters(self, key: tuple, counters: tuple[int, ...]) -> None:
-        """Keep the tuple of equal counters, by which rates know quickly that nothing happened."""
-        if self._counters.get(key) != counters:
-            self._counters[key] = counters
-
-    def _counters_before(self, now: datetime, published: dict[Place, tuple[int, int]]) -> dict:
-        """The counters of a minute before *now*, as far as rounds and publish times tell."""
-        found, recent = dict(self._counters), read_activity(self._layout, now)
-        for (key, consumer_id), count in recent.delivered.items():
-            of_both = count, recent.redelivered[key, consumer_id], 0, 0
-            for each in (key, (key, consumer_id)):
-                if each in found:
-                    found[each] = tuple(total - part for total, part in zip(found[each], of_both))
-        for place, counts in published.items():
-            if place in found:
-                found[place] = tuple(total - part for total, part in zip(found[place], counts))
-        return found
+    def _read_cursor(self, key: CursorKey, now: int) -> None:
+        rows, rates = self._rows, self._rates
+        self._values.pop(key, None)
+        before = self._states.pop(key, None)
+        for row in before.consumers if before else ():
+            if row["consumer_id"] not in rows.consumers.get(key, {}):
+                rates.drop((key, row["consumer_id"]))
+        if key not in rows.cursors:
+            rates.drop(key)
+            return
+        state = self._states[key] = read_cursor(rows, key, self._ledgers, self._published[key[:2]], now)
+        rates.set(key, tuple(rows.cursors[key][name] or 0 for name in CURSOR_COUNTERS))
+        for row in state.consumers:
+            rates.set((key, row["consumer_id"]), tuple(row[name] or 0 for name in CURSOR_COUNTERS[:2]))
 
     def subscriptions(self, now: datetime, is_its: Callable[[str], bool]) -> Iterator[SubscriptionState]:
         """Those of the topics of which *is_its* holds, on each partition."""
-        errors, waiting = self._errors(), self._waiting_letters()
+        errors, waiting = Errors(self._rows), count_waiting_letters(self._rows)
         for key, state in self._states.items():
             cursor, known = self._rows.cursors[key], self._values.get(key)
             if not is_its(cursor["topic"]):
                 continue
             rates, rate_in = self._rates.of(key), self._rate_in(key[:2])
-            letters, error = waiting.get(key, 0), self._error(errors, cursor, key)
+            letters, error = waiting.get(key, 0), errors.of_cursor(cursor["topic"], key)
             changing = rates, rate_in, letters, error
             if known is None or known[0] != changing or known[1].consumers:
                 known = self._values[key] = changing, self._value(now, key, state, rates, rate_in, letters, error)
@@ -149,7 +118,7 @@ class BundleOverview:
         error: Error | None,
     ) -> SubscriptionState:
         cursor, topic = self._rows.cursors[key], self._rows.topics.get(key[:2])
-        delivered, redelivered, acknowledged, dead = self._counters[key]
+        delivered, redelivered, acknowledged, dead = self._rates.counters(key)
         out, again, done, died = rates
         return SubscriptionState(
             topic=cursor["topic"],
@@ -183,7 +152,7 @@ class BundleOverview:
 
     def _consumer(self, now: datetime, key: CursorKey, row: dict, state: CursorState) -> ConsumerState:
         unacked = state.unacked.get(row["consumer_id"], _NOTHING)
-        delivered, redelivered = self._counters[key, row["consumer_id"]]
+        delivered, redelivered = self._rates.counters((key, row["consumer_id"]))
         out, again = self._rates.of((key, row["consumer_id"]))
         return ConsumerState(
             consumer_id=row["consumer_id"],
@@ -204,10 +173,10 @@ class BundleOverview:
 
     def topics(self, is_its: Callable[[str], bool]) -> Iterator[TopicState]:
         """The partitions of the topics of which *is_its* holds."""
-        errors, subscriptions = self._errors(), Counter(key[:2] for key in self._states)
+        errors, subscriptions = Errors(self._rows), Counter(key[:2] for key in self._states)
         for place, row in self._rows.topics.items():
             if is_its(row["topic"]):
-                changing = self._rates.of(place), subscriptions[place], self._error(errors, row, place)
+                changing = self._rates.of(place), subscriptions[place], errors.of_topic(row["topic"], place[0])
                 known = self._topics.get(place)
                 if known is None or known[0] is not row or known[1] != changing:
                     known = self._topics[place] = row, changing, self._topic(place, row, *changing)
@@ -252,26 +221,7 @@ class BundleOverview:
         )
 
     def _rate_in(self, place: Place) -> float:
-        return self._rates.of(place)[0] if place in self._counters else 0.0
-
-    def _errors(self) -> dict[tuple, Error]:
-        """By topic id, or by the key of a cursor."""
-        found = {}
-        for entry in self._rows.set_aside.values():
-            if entry.status in (TOPIC, SUBSCRIPTION):
-                place = entry.topic_id, entry.partition, entry.subscription
-                found[place[:1] if entry.status == TOPIC else place] = Error(SET_ASIDE, f"{entry.error}: {entry.text}")
-        return found
-
-    def _error(self, errors: dict[tuple, Error], row: dict, key: tuple) -> Error | None:
-        stopped = self._rows.policies.get((row["topic"], TOPIC_STOPPED))
-        return Error(STOPPED, stopped) if stopped else errors.get(key[:1]) or errors.get(tuple(key))
-
-    def _waiting_letters(self) -> Counter[CursorKey]:
-        found = Counter[CursorKey]()
-        for row in self._rows.waiting_letters.values():
-            found[CursorKey(row["topic_id"], row["partition"], row["subscription"])] += letters_in(row)
-        return found
+        return self._rates.of(place)[0] if place in self._rows.topics else 0.0
 
     def _age_of(self, unacked: Unacked, now: datetime) -> float | None:
         """The time since the oldest delivery among *unacked*."""

@@ -1,10 +1,14 @@
-"""Rates from counters that only grow: their growth between looks."""
+"""Counters that only grow, and their rates: the growth between looks."""
 
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-Counters = Mapping[Hashable, tuple[int, ...]]
+from pulsar_spark.views.activity import Activity
+
+Counts = tuple[int, ...]
+Key = tuple
+"""A cursor, a cursor and a consumer's id, or a topic partition."""
 
 
 class Rates:
@@ -12,18 +16,41 @@ class Rates:
 
     def __init__(self, window_seconds: float):
         self._window = timedelta(seconds=window_seconds)
-        self._looks: deque[tuple[datetime, Counters]] = deque()
+        self._counters: dict[Key, Counts] = {}
+        self._looks: deque[tuple[datetime, Mapping[Key, Counts]]] = deque()
 
-    def begin(self, then: datetime, counters: Counters) -> None:
-        """Take *counters* as those of *then*, before the first look."""
-        self._looks.append((then, counters))
+    def counters(self, key: Key) -> Counts:
+        return self._counters[key]
 
-    def look(self, now: datetime, counters: Counters) -> None:
+    def set(self, key: Key, counters: Counts) -> None:
+        """Keep the tuple of equal counters, by which :meth:`of` knows quickly that nothing happened."""
+        if self._counters.get(key) != counters:
+            self._counters[key] = counters
+
+    def drop(self, key: Key) -> None:
+        self._counters.pop(key, None)
+
+    def clear(self) -> None:
+        self._counters.clear()
+
+    def look(self, now: datetime) -> None:
+        """Take the counters as those of *now*."""
         while len(self._looks) > 1 and self._looks[1][0] <= now - self._window:
             self._looks.popleft()
-        self._looks.append((now, counters))
+        self._looks.append((now, dict(self._counters)))
 
-    def of(self, key: Hashable) -> tuple[float, ...]:
+    def begin(self, then: datetime, recent: Activity, published: Mapping[Key, Counts]) -> None:
+        """Before the first look: the counters of *then*, as far as the *recent* deliveries and what was *published*
+        since tell."""
+        found = dict(self._counters)
+        for (key, consumer_id), count in recent.delivered.items():
+            for each in (key, (key, consumer_id)):
+                _subtract(found, each, (count, recent.redelivered[key, consumer_id], 0, 0))
+        for place, counts in published.items():
+            _subtract(found, place, counts)
+        self._looks.append((then, found))
+
+    def of(self, key: Key) -> tuple[float, ...]:
         """The rates of a key's counters; a counter that fell began again at 0, and so does a new one."""
         (then, before), (now, counters) = self._looks[0], self._looks[-1]
         found, earlier = counters[key], before.get(key)
@@ -33,3 +60,8 @@ class Rates:
         if seconds <= 0:
             return (0.0,) * len(found)
         return tuple(round((count - was if count >= was else count) / seconds, 3) for count, was in zip(found, earlier))
+
+
+def _subtract(counters: dict[Key, Counts], key: Key, counts: Counts) -> None:
+    if key in counters:
+        counters[key] = tuple(total - count for total, count in zip(counters[key], counts))
