@@ -7,7 +7,7 @@ so the account is exact: each number comes once, one that is given back or put o
 counts that go up by one, and ends as one dead letter.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import NamedTuple
 
 import pulsar_spark as pulsar
@@ -18,6 +18,8 @@ from pulsar_spark.protocol.redelivery.letters import (
     reconsume_times,
     retry_letter_topic,
 )
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.views.overview import Overview
 
 TOPIC = "persistent://public/default/numbers"
 REDELIVERIES = 2
@@ -108,7 +110,24 @@ class Workload:
             for name, sub in admin.stats(topic)["subscriptions"].items()
             if sub["msgBacklog"] or sub["unackedMessages"]
         }
+        left |= self._miscounted()
         return Account(self._missing(), self._unexpected(), [] if letters == expected else [letters, expected], left)
+
+    def _miscounted(self) -> dict:
+        """The subscriptions whose counters of acknowledged and dead messages are not what happened."""
+        retry = retry_letter_topic(TOPIC, "work")
+        poison, put_off = (sum(number % EVERY == each for number in range(self._sent)) for each in (POISON, PUT_OFF))
+        dead = {(TOPIC, "work"): poison, (TOPIC, "order"): 0, (retry, "work"): put_off}
+        root, published = Overview(Layout(self._root)).look(), Counter[str]()
+        for topic in root.topics:
+            published[topic.topic] += topic.messages
+        return {
+            (state.topic, state.subscription, "counted"): (state.acknowledged, state.dead)
+            for state in root.totals
+            if (state.topic, state.subscription) in dead
+            and (state.acknowledged + state.dead, state.dead)
+            != (published[state.topic], dead[state.topic, state.subscription])
+        }
 
     def _next(self) -> bytes:
         self._sent += 1
