@@ -143,7 +143,7 @@ def test_old_samples_are_folded_to_the_last_of_each_hour_and_day(layout):
     path = table_of(layout, [*older, *days, *hours, *minutes])
     assert fold(path, open_table(path), NOW.timestamp()) == 11, "each of the files"
     assert left(layout) == [1, 2, 4, 5, 7, 8, 9, 10]
-    assert open_table(path).to_pyarrow_table().num_rows == 8, "in one file"
+    assert len(open_table(path).get_add_actions()) == 1, "in one file"
     assert fold(path, open_table(path), NOW.timestamp()) == 0, "little would go"
     assert fold(path, open_table(path), (NOW + timedelta(days=200)).timestamp()) == 1
     assert left(layout) == [10], "the last stays, as later differences count from it"

@@ -32,6 +32,8 @@ class BundleOverview:
         self._published, self._ledgers = PublishedIndex(layout), LedgerIndex(layout)
         self._lease = BundleLease(layout, "")
         self._states: dict[CursorKey, CursorState] = {}
+        self._until: dict[CursorKey, int] = {}
+        """When time alone changes a state (microseconds)."""
         self._values: dict[CursorKey, tuple[tuple, SubscriptionState]] = {}
         """With what may change them although no row did."""
         self._topics: dict[Place, tuple[dict, tuple, TopicState]] = {}
@@ -56,28 +58,29 @@ class BundleOverview:
     def _read_changed(self, now: int) -> None:
         rows, states, rates = self._rows, self._states, self._rates
         if rows.begins_anew:
-            for known in (states, self._values, self._topics, rates):
+            for known in (states, self._until, self._values, self._topics, rates):
                 known.clear()
             changed = set(rows.cursors)
             rows.changed_topics.update(topic_id for topic_id, _ in rows.topics)
         else:
             changed = rows.changed_cursors
             if rows.changed_topics:
-                changed.update(key for key in {**states, **rows.cursors} if key.topic_id in rows.changed_topics)
-            changed.update(key for key, state in states.items() if state.until is not None and state.until <= now)
+                changed.update(key for keys in (states, rows.cursors) for key in keys if key[0] in rows.changed_topics)
+            changed.update(key for key, until in self._until.items() if until <= now)
         for key in changed:
             self._read_cursor(key, now)
-        for place in {**self._topics, **rows.topics} if rows.changed_topics else ():
+        for place in [place for place in self._topics if place[0] in rows.changed_topics]:
+            del self._topics[place]
             if place not in rows.topics:
-                self._topics.pop(place)
                 rates.drop(place)
-            elif place[0] in rows.changed_topics:
-                rates.set(place, (self._published[place].messages, self._published[place].bytes))
+        for place in [place for place in rows.topics if place[0] in rows.changed_topics]:
+            rates.set(place, (self._published[place].messages, self._published[place].bytes))
         rows.changed_cursors, rows.changed_topics, rows.begins_anew = set(), set(), False
 
     def _read_cursor(self, key: CursorKey, now: int) -> None:
         rows, rates = self._rows, self._rates
         self._values.pop(key, None)
+        self._until.pop(key, None)
         before = self._states.pop(key, None)
         for row in before.consumers if before else ():
             if row["consumer_id"] not in rows.consumers.get(key, {}):
@@ -86,6 +89,8 @@ class BundleOverview:
             rates.drop(key)
             return
         state = self._states[key] = read_cursor(rows, key, self._ledgers, self._published[key[:2]], now)
+        if state.until is not None:
+            self._until[key] = state.until
         rates.set(key, tuple(rows.cursors[key][name] or 0 for name in CURSOR_COUNTERS))
         for row in state.consumers:
             rates.set((key, row["consumer_id"]), tuple(row[name] or 0 for name in CURSOR_COUNTERS[:2]))
@@ -93,12 +98,14 @@ class BundleOverview:
     def subscriptions(self, now: datetime, is_its: Callable[[str], bool]) -> Iterator[SubscriptionState]:
         """Those of the topics of which *is_its* holds, on each partition."""
         errors, waiting = Errors(self._rows), count_waiting_letters(self._rows)
+        rates_of, cursors, has_errors = self._rates.of, self._rows.cursors, bool(errors)
+        rates_in = {place: rates_of(place)[0] for place in self._rows.topics}
         for key, state in self._states.items():
-            cursor, known = self._rows.cursors[key], self._values.get(key)
-            if not is_its(cursor["topic"]):
+            topic, known = cursors[key]["topic"], self._values.get(key)
+            if not is_its(topic):
                 continue
-            rates, rate_in = self._rates.of(key), self._rate_in(key[:2])
-            letters, error = waiting.get(key, 0), errors.of_cursor(cursor["topic"], key)
+            rates, rate_in = rates_of(key), rates_in.get(key[:2], 0.0)
+            letters, error = waiting.get(key, 0), errors.of_cursor(topic, key) if has_errors else None
             changing = rates, rate_in, letters, error
             if known is None or known[0] != changing or known[1].consumers:
                 known = self._values[key] = changing, self._value(now, key, state, rates, rate_in, letters, error)
@@ -219,9 +226,6 @@ class BundleOverview:
             round=self._rows.round,
             round_time=row.get("round_time"),
         )
-
-    def _rate_in(self, place: Place) -> float:
-        return self._rates.of(place)[0] if place in self._rows.topics else 0.0
 
     def _age_of(self, unacked: Unacked, now: datetime) -> float | None:
         """The time since the oldest delivery among *unacked*."""

@@ -29,6 +29,9 @@ class Errors:
                 key = (entry.topic_id, entry.partition, entry.subscription)[: 1 if entry.status == TOPIC else 3]
                 self._set_aside[key] = Error(SET_ASIDE, f"{entry.error}: {entry.text}")
 
+    def __bool__(self) -> bool:
+        return bool(self._set_aside) or any(name == TOPIC_STOPPED for _, name in self._policies)
+
     def set_aside(self, *key: object) -> Error | None:
         """Why a topic is set aside, by its id, or a cursor, by its key."""
         return self._set_aside.get(key)
