@@ -16,6 +16,7 @@ from pulsar_spark.plots import drawing
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
 from pulsar_spark.storage.spark.spark_root import layout_for_frames
 from pulsar_spark.table_specs import CURSOR_LEDGER
+from pulsar_spark.views.explain.explanation import life_at
 from pulsar_spark.views.views import create_views, rows_of_bundles
 
 if TYPE_CHECKING:
@@ -115,12 +116,17 @@ def message_history(
     partition: int = -1,
     axes: Axes | None = None,
 ) -> Axes:
-    """Plot the events of the entry at *position* of *topic* over time: one row per subscription, one mark per event.
+    """Plot the events of the entry at *position* of *topic* over time: one row per subscription, one mark per event,
+    as ``Admin.explain`` tells them.
 
     *spark* reads the root in the folder *root*; *partition* chooses a partition of a partitioned topic.
     """
-    found = _events(spark, root, topic, None, partition, f"{position:d} BETWEEN coalesce(first, 0) AND last")
+    events = life_at(layout_for_frames(spark, root), topic, partition, position)
+    found = pd.DataFrame([[getattr(event, name) for name in _LIFE] for event in events], columns=_LIFE)
     return drawing.draw_message_history(found, topic, position, axes)
+
+
+_LIFE = ["time", "event", "subscription", "consumer_name"]
 
 
 def _progress(spark: "SparkSession", root: str | os.PathLike, topic: str) -> pd.DataFrame:
@@ -155,12 +161,11 @@ def _sums(rows: pd.DataFrame, column: str, rounds_: pd.Index) -> pd.Series:
 
 
 def _events(
-    spark: "SparkSession", root: str | os.PathLike, topic: str, subscription: str | None, partition: int, which: str
+    spark: "SparkSession", root: str | os.PathLike, topic: str, subscription: str, partition: int, which: str
 ) -> pd.DataFrame:
     create_views(spark, root)
     found = spark.table("history").filter((F.col("topic") == _full(topic)) & (F.col("partition") == partition))
-    if subscription is not None:
-        found = found.filter(F.col("subscription") == subscription)
+    found = found.filter(F.col("subscription") == subscription)
     columns = ("time", "event", "subscription", "consumer_name", "first", "last")
     return _as_pandas(found.filter(which).select(*columns).orderBy("time"))
 

@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.broker.applying import absorb
 from pulsar_spark.broker.letters import letters
 from pulsar_spark.errors import (
     InvalidConfiguration,
@@ -235,7 +236,21 @@ def test_a_message_before_any_round_has_seen_it(engine):
     assert words(engine, 0, 1) == ["pending", "no_broker"]
 
 
-def test_a_topic_that_is_stopped_and_one_that_is_set_aside(engine, monkeypatch):
+def test_a_subscription_that_is_set_aside(engine, monkeypatch):
+    engine.round([ON.subscribe("A"), ON.flow("A", 1)], 0)
+    engine.publish(TOPIC, -1, [1, 1])
+    engine.round([], 0)
+    monkeypatch.setattr(absorb, "_absorb_cursor", fails)
+    engine.round([ON.flow("A", 1)], 0)
+    admin = Admin(f"delta:{engine.layout.root}")
+    found = admin.explain(MessageId(-1, 1, 1), topic=TOPIC)["subscriptions"]["s"]
+    (entry,) = admin.set_aside()
+    assert (found["why"], found["setAside"], found["error"]) == ("set_aside", entry["id"], "ValueError")
+    assert found["sentence"].startswith("the broker failed on its subscription and set that aside: ValueError: ")
+    assert f"'pulsar-spark set-aside retry {entry['id']}' tries again" in found["sentence"]
+
+
+def test_a_topic_that_is_stopped(engine):
     engine.round([ON.subscribe("A"), ON.flow("A", 1)], 0)
     engine.publish(TOPIC, -1, [1, 1])
     engine.round([], 0)

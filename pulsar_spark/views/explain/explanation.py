@@ -11,7 +11,7 @@ from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.bundles import layout_of
-from pulsar_spark.storage.topics.topics import resolve_partition, resolve_topic
+from pulsar_spark.storage.topics.topics import read_topic, resolve_partition, resolve_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from pulsar_spark.views.explain.done import done
 from pulsar_spark.views.explain.entry import Entry
@@ -55,6 +55,18 @@ def read_life(seen: Seen, entry: Entry, subscriptions: list[str]) -> list[Event]
     since = 0 if published is None else to_millis(published)
     rounds = RoundsAbout(opened, str(entry.topic.name), *key, subscriptions, since)
     return [*life, *events_of(rounds, entry.position, entry.batch_index)]
+
+
+def life_at(root: Layout, topic: str, partition: int, position: int) -> list[Event]:
+    """The life of the entry at *position* of a topic's partition on its subscriptions; :class:`CorruptState` without
+    such an entry."""
+    found = read_topic(root, topic)
+    layout = layout_of(root, found.name)
+    latest, index = read_latest(layout), LedgerIndex(layout)
+    (run,) = index.runs(found.topic_id, partition, position, position)
+    entry = Entry(index, found, partition, MessageId(partition, run.ledger_id, run.first_entry_id))
+    names = [key.subscription for key in latest.cursors if key[:2] == (found.topic_id, partition)]
+    return read_life(Seen(layout, latest, index, now_micros()), entry, names)
 
 
 def _shown_event(event: Event) -> dict:

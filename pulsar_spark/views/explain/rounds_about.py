@@ -81,7 +81,9 @@ class RoundsAbout:
         has_topic = pc.and_(
             pc.less_equal(known["min.topic"], self._topic), pc.greater_equal(known["max.topic"], self._topic)
         )
-        actions = actions.filter(pc.and_(is_later, pc.fill_null(has_topic, False)))
+        has_none = pc.fill_null(pc.equal(known["null_count.topic"], known["num_records"]), False)
+        has_topic = pc.coalesce(has_topic, pc.invert(has_none))
+        actions = actions.filter(pc.and_(is_later, has_topic))
 
         def column(name: str) -> list:
             return actions[name].to_pylist() if name in actions.column_names else [None] * actions.num_rows
@@ -111,6 +113,8 @@ class RoundsAbout:
         return [file for file in files if (file.last_round or 0) > max(before, default=-1)]
 
     def _may_concern(self, file: _File) -> bool:
+        if file.topics == (None, None):
+            return True  # without statistics
         if file.first is not None and file.last is not None and file.first <= self._position <= file.last:
             return True
         (low, high), (least, greatest) = file.marks, file.subscriptions
