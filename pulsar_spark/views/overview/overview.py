@@ -26,7 +26,7 @@ class Overview:
     """A root as its rounds committed it. Each :meth:`look` reads only what is new.
 
     Rates are averages over at least *window_seconds*, and the time between two looks. At the first look they are of the
-    last minute. Not for several threads at once.
+    last minute, and those of acknowledged and dead messages are 0. Not for several threads at once.
     """
 
     def __init__(self, layout: Layout, *, window_seconds: float = 10.0):
