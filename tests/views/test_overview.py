@@ -1,15 +1,22 @@
 """A number of the whole root that differs from a topic's stats, or from what really happened, is found here."""
 
 import shutil
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.broker.bundle.split import split_bundle
+from pulsar_spark.broker.upkeep.activity import ActivityUpkeep
 from pulsar_spark.storage.delta.log import TableLog
-from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics.bundles import layouts_of
+from pulsar_spark.storage.topics.topics import prepare_root, read_topic
+from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views.overview import Overview
+from tests.broker.test_bundles import HIGH, LOW, both
 from tests.support.waiting import DEADLINE_SECONDS, send
 
 WAIT = DEADLINE_SECONDS * 1000
@@ -243,3 +250,25 @@ def test_a_root_without_rounds_is_empty(layout):
         root = overview.look()
         assert (root.topics, root.subscriptions, root.totals, root.rounds) == ((), (), (), ())
         assert [(broker.is_serving, broker.round) for broker in root.brokers] == [(False, 0)]
+
+
+def test_after_a_split_each_topic_is_there_once_with_its_counters(root):
+    prepare_root(Layout(root))
+    with closing(pulsar.Client(f"delta:{root}")) as client, PlainBroker(root) as broker:
+        upkeep = ActivityUpkeep(broker.layout, broker.rounds, broker._batches.lock)
+        for topic in (LOW, HIGH):
+            consumer = client.subscribe(topic, "s", **SHARED)
+            send(client, topic, "a", "b")
+            consumer.acknowledge(consumer.receive(WAIT))
+        broker.settle()
+        upkeep.close()
+    before = Overview(Layout(root)).look()
+    split_bundle(Layout(root))
+    lower, upper = both(root)
+    with lower, upper:
+        after = Overview(Layout(root)).look()
+    for name in ("topic", "backlog", "delivered", "acknowledged", "end_position"):
+        assert [getattr(each, name) for each in after.totals] == [getattr(each, name) for each in before.totals]
+    assert {each.topic: each.acknowledged for each in after.totals} == {LOW: 1, HIGH: 1}
+    assert [each.is_serving for each in after.brokers] == [True, True]
+    assert all(each.broker_table("activity").exists() for each in layouts_of(Layout(root)))
