@@ -17,6 +17,7 @@ COMMANDS = {
     "read": Entry("messages.read:read", "Read messages of a topic without a subscription."),
     "compact": Entry("policies.compaction:compact", "Compact a topic or a partition: keep the latest of each key."),
     "stats": Entry("administration.stats:stats", "Show all backlogs, or one topic and its consumers."),
+    "top": Entry("monitor.top:top", "Show all backlogs live, with keys to sort and look into one."),
     "check": Entry("monitor.check:check", "Compare backlogs and their age with thresholds."),
     "metrics": Entry("monitor.metrics:metrics", "Serve the metrics of a whole root, apart from its brokers."),
     "explain": Entry("messages.explain:explain", "Show why a message is where it is on each subscription."),

@@ -90,6 +90,15 @@ def fitted(text: str, width: int) -> str:
     return set_cell_size(set_cell_size(text, width - 1 - tail) + "…" + set_cell_size(text[::-1], tail)[::-1], width)
 
 
+def cut(text: str, width: int) -> str:
+    """*text* in at most *width* cells: its end is left out.
+
+    >>> cut("orders", 8), cut("orders of europe", 8)
+    ('orders', 'orders …')
+    """
+    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)) + "…"
+
+
 def lines(states: Iterable[SubscriptionState], width: int | None = None) -> list[str]:
     """A heading, and a line for each of *states*; names are shortened to the *width* of a terminal."""
     found = [*states]
@@ -100,7 +109,7 @@ def lines(states: Iterable[SubscriptionState], width: int | None = None) -> list
     widest = max(map(len, ["BLOCKED", *blocked]))
     topic, subscription = _shares(
         max(map(cell_len, ["TOPIC", *(each for each, _ in names)])),
-        max(map(cell_len, ["SUBSCRIPTION", *(each for _, each in names)])),
+        max((cell_len(each) for _, each in names), default=0),
         None if width is None else width - sum(widths) - len(widths) - widest - 2,
     )
 
@@ -109,8 +118,9 @@ def lines(states: Iterable[SubscriptionState], width: int | None = None) -> list
         of_names = f"{fitted(names[0], topic)} {fitted(names[1], subscription)}"
         return f"{numbers} {blocked.ljust(widest)} {of_names}".rstrip()
 
-    heading = line([column.heading for column in COLUMNS], "BLOCKED", ("TOPIC", "SUBSCRIPTION"))
-    return [heading, *map(line, cells, blocked, names)]
+    of_topic = line([column.heading for column in COLUMNS], "BLOCKED", ("TOPIC", ""))
+    heading = f"{of_topic.ljust(sum(widths) + len(widths) + widest + 1 + topic)} SUBSCRIPTION"
+    return [heading if width is None else heading[:width], *map(line, cells, blocked, names)]
 
 
 def _shares(topic: int, subscription: int, room: int | None) -> tuple[int, int]:
