@@ -89,6 +89,8 @@ def test_a_broker_that_starts_samples_everything(served):
     client.subscribe("t", "s", **SHARED).close()
     send(client, "t", "a", "b")
     served.settle()
+    served.clock.advance(minutes=2)
+    served.upkeep.look()  # takes what changed
     later = Samples(served.rounds.bundle)  # as of a broker that took over after a crash
     later.take(served.rounds.bundle)
     (rows,) = later.waiting
