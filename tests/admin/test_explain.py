@@ -344,6 +344,27 @@ def test_a_seek_back(engine):
     ]
 
 
+def test_returns_within_a_round(engine):
+    engine.round([ON.subscribe("A", max_redeliver_count=1), ON.flow("A", 5)], 0)
+    engine.publish(TOPIC, -1, [1])
+    engine.round([], 0)
+    engine.round([ON.negative_ack("A", 0, is_unseen=True)], 0)
+    engine.round([ON.negative_ack("A", 0)], 0)
+    engine.round([ON.negative_ack("A", 0)], 0)
+    found = Admin(f"delta:{engine.layout.root}").explain(MessageId(-1, 1, 0), topic=TOPIC)
+    assert [(each["event"], each.get("redeliveryCount")) for each in found["life"]] == [
+        ("published", None),
+        ("delivered", 0),
+        ("released", 0),
+        ("delivered", 0),
+        ("negatively_acknowledged", 1),
+        ("delivered", 1),
+        ("negatively_acknowledged", 2),
+        ("dead_lettered", 2),
+    ]
+    assert found["subscriptions"]["s"]["why"] == "dead"
+
+
 def test_time_to_live(engine):
     engine.round([ON.create_subscription("Earliest"), ON.policy("message_ttl_seconds", 5)], 0)
     engine.publish(TOPIC, -1, [1])

@@ -1,6 +1,6 @@
 """The life of an entry: its publish, and what each round did with it on each subscription."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -9,6 +9,7 @@ from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, PENDING, 
 from pulsar_spark.protocol.delays.instants import LAST_MICROS, from_micros, to_micros
 from pulsar_spark.protocol.entries.entry_codes import EntryState
 from pulsar_spark.protocol.redelivery.letters import RETRY_LETTER
+from pulsar_spark.views.explain.rounds_about import RoundsAbout
 
 PUBLISHED, DELIVERED, ACKED, PART_ACKED = "published", "delivered", "acknowledged", "partly_acknowledged"
 RETURNED, RELEASED, RESCHEDULED, MOVED_BACK = "negatively_acknowledged", "released", "rescheduled", "moved_back"
@@ -45,8 +46,8 @@ class Event(NamedTuple):
     row: Mapping[str, Any] = {}
 
 
-def events_of(rounds: Iterable[tuple[int, list[dict]]], position: int, batch_index: int = -1) -> Iterator[Event]:
-    """What *rounds* (see ``RoundsAbout``) did with an entry, or with one message of its batch."""
+def events_of(rounds: RoundsAbout, position: int, batch_index: int = -1) -> Iterator[Event]:
+    """What *rounds* did with an entry, or with one message of its batch."""
     cursors: dict[str, _OnCursor] = {}
     names: dict[str, str] = {}
     for number, rows in rounds:
@@ -63,6 +64,7 @@ def events_of(rounds: Iterable[tuple[int, list[dict]]], position: int, batch_ind
                 until = event.until + ahead if event.until and event.event == RETURNED else event.until
                 named = event._replace(subscription=name, consumer_name=names.get(event.consumer_id or ""))
                 yield named._replace(time=time, round=number, until=until)
+            rounds.done[name] = cursor.is_done
 
 
 class _OnCursor:
@@ -70,6 +72,11 @@ class _OnCursor:
         self._position, self._index = position, batch_index
         self._state = EntryState(UNREAD)
         self._is_known = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the entry is acknowledged, with all messages of its batch."""
+        return self._state.status == ACKNOWLEDGED
 
     def take(self, number: int, rows: list[dict]) -> Iterator[Event]:
         """Apply the rows of a round; yields what happened, without time and names."""
@@ -80,21 +87,36 @@ class _OnCursor:
         letters = [row for row in rows if row["kind"] == "letter" and self._names_it(row)]
         self._state = after = self._after(before, rows)
         self._is_known |= any(row["kind"] == "cursor" for row in rows)
+        count = self._count_of_return(number, before, after, letters)
+        if count is not None:
+            event = RETURNED if count > (before.redelivery_count or 0) else RELEASED
+            yield Event(None, event, consumer_id=before.consumer_id, redelivery_count=count, state=before)
         for row in letters:
             kind = RETRY_LETTERED if row["status"] == RETRY_LETTER else DEAD_LETTERED
-            count = row["redelivery_count"]
-            yield Event(None, kind, None, row["consumer_id"], redelivery_count=count, state=before, row=row)
-        event = self._event(number, before, after, is_new=not was_known)
-        if event is not None and not (letters and event == ACKED):
-            state = after if event in (DELIVERED, RESCHEDULED) else before
+            of_letter = {"consumer_id": row["consumer_id"], "redelivery_count": row["redelivery_count"]}
+            yield Event(None, kind, state=before, row=row)._replace(**of_letter)
+        what = self._event(number, before, after, is_new=not was_known)
+        if what is not None and not (letters and what == ACKED):
+            state = after if what in (DELIVERED, RESCHEDULED) else before
             yield Event(
                 None,
-                event,
+                what,
                 consumer_id=state.consumer_id,
                 redelivery_count=after.redelivery_count,
-                until=_time(after.due_time) if event in (RETURNED, RESCHEDULED) else None,
+                until=_time(after.due_time) if what in (RETURNED, RESCHEDULED) else None,
                 state=before,
             )
+
+    def _count_of_return(self, number: int, before: EntryState, after: EntryState, letters: list[dict]) -> int | None:
+        """The redelivery count of an entry that came back in the round, though the round may have delivered it again;
+        None if it did not, or its return was known before."""
+        if before.status != PENDING or before.due_time is not None or self._is_done(before):
+            return None
+        dead = [row for row in letters if row["status"] != RETRY_LETTER and row["request_id"] is None]
+        if dead:
+            return dead[0]["redelivery_count"]
+        is_again = after.status == PENDING and after.delivery_round == number
+        return (after.redelivery_count or 0) if is_again or after.status == REPLAY else None
 
     def _names_it(self, letter: dict) -> bool:
         named = letter["ack_set"]
@@ -137,9 +159,7 @@ class _OnCursor:
             if after.due_time is not None and before.due_time is None and before.status == PENDING:
                 return RETURNED
             return PART_ACKED if after.ack_set != before.ack_set else None
-        if after.status == REPLAY and before.status == PENDING and before.due_time is None:
-            return RETURNED if (after.redelivery_count or 0) > (before.redelivery_count or 0) else RELEASED
-        if after.status == REPLAY and after.due_time is not None and after.due_time != before.due_time:
+        if after.status == REPLAY and after.due_time not in (None, before.due_time):
             return RESCHEDULED
         return None
 

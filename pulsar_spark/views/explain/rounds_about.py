@@ -1,7 +1,8 @@
 """The rows of rounds that can concern one entry, found by the statistics of their files.
 
 A file is left out if the topic lies outside its bounds, no range in it reaches the entry, and no mark-delete position
-in it can have passed the entry since the files before."""
+in it can have passed the entry since the files before. Once the entry is acknowledged, files with news of the topic
+itself are read only for mark-delete positions."""
 
 from collections.abc import Collection, Iterator
 from itertools import groupby
@@ -27,15 +28,13 @@ _CLOCKS_DIFFER_MS = 60 * 60 * 1000
 
 class _File(NamedTuple):
     path: str
-    modification_time: int
     first_round: int | None
-    last_round: int | None
+    last_kind: str | None
     topics: tuple[str | None, str | None]
     subscriptions: tuple[str | None, str | None]
     first: int | None
     last: int | None
     marks: tuple[int | None, int | None]
-    end: int | None
 
 
 class RoundsAbout:
@@ -58,6 +57,8 @@ class RoundsAbout:
         self._topic_id, self._partition, self._subscriptions = topic_id, partition, sorted(subscriptions)
         self._published_ms = published_ms
         self._passed = dict.fromkeys(self._subscriptions, False)
+        self.done = dict.fromkeys(self._subscriptions, False)
+        """On which subscriptions the entry is acknowledged so far, as the reader of the rounds notes it."""
         self.files_read = 0
 
     def __iter__(self) -> Iterator[tuple[int, list[dict]]]:
@@ -94,30 +95,26 @@ class RoundsAbout:
         found = map(
             _File,
             column("path"),
-            column("modification_time"),
             column("min.round"),
-            column("max.round"),
+            column("max.kind"),
             both("topic"),
             both("subscription"),
             column("min.first"),
             column("max.last"),
             both("mark_delete_position"),
-            column("max.end_position"),
         )
-        files = sorted(found, key=lambda file: file.first_round or 0)
-        before = [
-            file.last_round or 0
-            for file in files
-            if file.topics == (self._topic, self._topic) and file.end is not None and file.end <= self._position
-        ]
-        return [file for file in files if (file.last_round or 0) > max(before, default=-1)]
+        return sorted(found, key=lambda file: file.first_round or 0)
 
     def _may_concern(self, file: _File) -> bool:
         if file.topics == (None, None):
             return True  # without statistics
-        if file.first is not None and file.last is not None and file.first <= self._position <= file.last:
-            return True
         (low, high), (least, greatest) = file.marks, file.subscriptions
+        if file.first is not None and file.last is not None and file.first <= self._position <= file.last:
+            # A row of a topic has the first position that was not trimmed, so its file reaches nearly all entries.
+            if (file.last_kind or "") < "topic" or least is None or greatest is None:
+                return True
+            if not all(self.done[name] for name in self._subscriptions if least <= name <= greatest):
+                return True
         if low is None or high is None or least is None or greatest is None:
             return False
         passed = [self._passed[name] for name in self._subscriptions if least <= name <= greatest]
