@@ -36,6 +36,7 @@ from tests.benchmarks import (
     small,
     small_clients,
     soak,
+    source,
     store,
     week,
 )
@@ -73,6 +74,7 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "bundles": bundles.measure,
     "plan": plan_twin.measure,
     "restart": restart.measure,
+    "source": source.measure,
 }
 
 ON_DEMAND: dict[str, Callable[[Bench], Iterator[Figure]]] = {
