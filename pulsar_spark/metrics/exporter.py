@@ -14,6 +14,7 @@ from pulsar_spark.metrics.settings import DEFAULT_SUBSCRIPTIONS
 from pulsar_spark.protocol.delays.instants import from_micros
 from pulsar_spark.storage import clock
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.processes.starting import starting
 from pulsar_spark.storage.topics.bundles import bundles_of
 from pulsar_spark.storage.topics.topics import is_root
 from pulsar_spark.views.overview import BrokerState, Overview, RootState, RoundState, SubscriptionState
@@ -43,9 +44,11 @@ class Exporter:
             return self._text
 
     def is_serving(self) -> bool:
-        """Has one of the bundles that are shown a broker?"""
+        """Has one of the bundles that are shown a broker, and does the process not start any more?"""
         self.text()
-        return self._serves
+        sign = starting(self._layout) if self._serves and self._pid is not None else None
+        is_starting = sign is not None and (sign.host, sign.pid) == (socket.gethostname(), self._pid)
+        return self._serves and not is_starting
 
     def _is_shown(self, broker: BrokerState) -> bool:
         of_process = socket.gethostname(), self._pid

@@ -10,9 +10,10 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.metrics import exporter as module
 from pulsar_spark.metrics import metrics
 from pulsar_spark.metrics.exporter import Exporter
+from pulsar_spark.storage.processes.starting import begin_starting, end_starting
 from pulsar_spark.views.overview import Overview
 from tests.support.exposition import read_exposition
-from tests.support.waiting import DEADLINE_SECONDS, send
+from tests.support.waiting import DEADLINE_SECONDS, eventually, send
 
 SHARED = {"consumer_type": pulsar.ConsumerType.Shared, "consumer_name": "worker"}
 HOSTILE = 'a "b"\\\n{c},d="e"'
@@ -98,6 +99,16 @@ def test_a_broker_shows_what_it_serves(busy):
     assert found["pulsar_spark_broker_serves"].value() == 0
     assert len(read_exposition(whole.text())["pulsar_subscription_back_log"].samples) == 4
     assert not mine.is_serving() and not whole.is_serving()
+
+
+def test_a_broker_that_starts_is_not_ready(busy):
+    mine = Exporter(busy.layout.root, pid=os.getpid())
+    begin_starting(busy.layout)
+    try:
+        eventually(lambda: not mine.is_serving())
+    finally:
+        end_starting(busy.layout)
+    assert mine.is_serving()
 
 
 def test_no_root_yet(tmp_path):
