@@ -130,9 +130,11 @@ class RoundsAbout:
         is_about = pc.or_(
             pc.invert(pc.is_in(rows["kind"], pa.array(["range", "letter"]))), pc.fill_null(reaches, False)
         )
-        is_wanted = pc.or_(pc.equal(rows["kind"], "round"), pc.and_(pc.fill_null(is_here, False), is_about))
-        found = rows.filter(is_wanted).to_pylist()
-        return [row for row in found if row["positions"] is None or self._position in row["positions"]]
+        about = rows.filter(pc.and_(pc.fill_null(is_here, False), is_about)).to_pylist()
+        found = [row for row in about if row["positions"] is None or self._position in row["positions"]]
+        numbers = pa.array({row["round"] for row in found}, pa.int64())
+        own = rows.filter(pc.and_(pc.equal(rows["kind"], "round"), pc.is_in(rows["round"], numbers)))
+        return [*own.to_pylist(), *found]
 
     def _noted(self, rows: list[dict]) -> list[dict]:
         for row in rows:
