@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pulsar_spark.metrics.exporter import Exporter
 from pulsar_spark.metrics.server import listener, serving
 
-NICE = 5
+NICE, STOP_SECONDS = 5, 5.0
 log = logging.getLogger(__name__)
 
 
@@ -44,6 +44,9 @@ def metrics_of_this_process(
         with process:
             assert process.stdin is not None, "it is a pipe"
             process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+            process.kill()  # it waits for a disk, unless it has ended
 
 
 def main(root: str, descriptor: str, most: str, pid: str) -> None:

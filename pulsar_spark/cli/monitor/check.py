@@ -62,7 +62,7 @@ def check(
         found = [of_brokers(seen)] if is_broker else []
         states = chosen(Layout(root), seen, topic, subscription)
         found += findings(states, thresholds)
-    except PulsarSparkError as error:
+    except (OSError, PulsarSparkError) as error:
         text = f"{type(error).__name__}: {error}"
         names = [each.measure.name for each in thresholds] + [BROKER] * is_broker
         found = [Finding(name, Status.UNKNOWN, 0, text) for name in names or ["check"]]

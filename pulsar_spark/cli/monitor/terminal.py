@@ -1,5 +1,6 @@
 """A terminal that shows frames and gives keys: plain escapes of ANSI, nothing but the standard library."""
 
+import contextlib
 import os
 import select
 import termios
@@ -52,12 +53,10 @@ class Terminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
+        with contextlib.suppress(OSError, termios.error):  # the terminal may be gone
             self._write(_LEAVE + PLAIN)
             if self._before is not None:
                 termios.tcsetattr(self._source, termios.TCSADRAIN, self._before)
-        except (OSError, termios.error):
-            pass  # the terminal is gone
 
     def size(self) -> tuple[int, int]:
         """Columns and lines; 80 and 24 if the terminal does not say."""

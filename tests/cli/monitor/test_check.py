@@ -89,6 +89,15 @@ def test_what_cannot_be_checked_is_unknown(root, tmp_path):
     assert 'pulsar_spark_check_status{check="broker"} 3' in check(tmp_path, "--broker", "--format", "prometheus").stdout
 
 
+def test_a_disk_that_fails_is_unknown(root, monkeypatch):
+    def fail(*_):
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr("pulsar_spark.cli.monitor.check.look", fail)
+    found = check(root, "--broker")
+    assert (found.exit_code, found.stdout) == (3, "UNKNOWN OSError: the disk is gone\n")
+
+
 def test_formats_for_programs(root):
     given = "--backlog-age", "1s,30s", "--backlog", "4,9", "--broker"
     found = json.loads(check(root, *given, "--json").stdout)
