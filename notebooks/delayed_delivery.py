@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 
 import matplotlib.pyplot as plt
 import numpy as np
+from deltalake import DeltaTable
 from matplotlib.ticker import MaxNLocator
 from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import consume, publish
-from pulsar_spark.storage.delay_index.delay_index import read_buckets
 from pulsar_spark.storage.session import spark_session
 from pulsar_spark.views import create_views
 
@@ -70,9 +70,17 @@ ahead = 5 + 2 * (time.time() - started) + MESSAGES / 20_000  # seconds
 looks, is_over = [], threading.Event()
 
 
+def buckets_of_index():
+    table = admin.layout.broker_table("delay_index")
+    if not DeltaTable.is_deltatable(table):
+        return 0
+    files = DeltaTable(table).partitions()
+    return sum(file["kind"] == "entry" for file in files)
+
+
 def look():
     pages = int(open("/proc/self/statm").read().split()[1]) if os.path.exists("/proc/self/statm") else 0
-    looks.append((time.time(), pages * os.sysconf("SC_PAGE_SIZE"), len(read_buckets(admin.layout))))
+    looks.append((time.time(), pages * os.sysconf("SC_PAGE_SIZE"), buckets_of_index()))
 
 
 def watch():

@@ -47,7 +47,7 @@ def stays(rows) -> dict[int, list[tuple[int, int]]]:
 
 def test_random_messages(spark, root, monkeypatch):
     monkeypatch.setattr(compaction_plan, "SMALL_MESSAGES", 0)
-    monkeypatch.setattr(compaction_job, "FILE_BYTES", 3_000)
+    monkeypatch.setattr(compaction_job, "FILE_BYTES", 1_500)
     client, admin, messages = pulsar.Client(f"delta:{root}"), Admin(f"delta:{root}"), random.Random(SEED)
     for count in (300, 100):
         publish(client, messages, count)

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.errors import InvalidConfiguration, MessageTooBig, TopicNotFound
 from pulsar_spark.frames import publish
-from pulsar_spark.frames.publishing import producer
 from pulsar_spark.storage.delta import staging
 from pulsar_spark.storage.delta.file_statistics import file_statistics, statistics
 from pulsar_spark.storage.delta.log import TableLog
@@ -106,7 +105,7 @@ def test_a_topic_deleted_while_files_are_written_is_named(spark, root, layout, m
             create_topic(layout, "t")
         return append(table, *arguments)
 
-    monkeypatch.setattr(producer.AppendTable, "append", append_late)
+    monkeypatch.setattr(AppendTable, "append", append_late)
     with pytest.raises(TopicNotFound, match="deleted meanwhile"):
         publish(spark.createDataFrame([(b"1",)], "payload binary"), root, "t")
     assert left(topic) == []
