@@ -48,6 +48,17 @@ def said(path) -> list[str]:
     ]
 
 
+def without_late_workers(lines: list[str]) -> list[str]:
+    """*lines* without tracebacks of the query's Python workers that needed more than the ten seconds Spark gives them
+    on a busy machine; the broker starts the query again."""
+    kept: list[str] = []
+    for line in lines:
+        kept.append(line)
+        if "[CANNOT_OPEN_SOCKET]" in line and "Traceback (most recent call last):" in kept:
+            del kept[len(kept) - 1 - kept[::-1].index("Traceback (most recent call last):") :]
+    return kept
+
+
 def serves(path) -> bool:
     return any(" serves " in line for line in said(path))
 
@@ -81,10 +92,10 @@ def test_a_broker_that_slept_while_another_took_over_ends_with_one_line(root, st
         sleep(first.process.pid, signal.SIGCONT)
         assert first.process.wait(START_SECONDS) == 1
         assert BundleLease(Layout(root), "test").holder().broker_id == second.broker_id and second.failure is None
-    lines = said(tmp_path / "first")
+    lines = without_late_workers(said(tmp_path / "first"))
     assert lines[-1].startswith("BrokerFenced: another broker"), lines
     served = next(number for number, line in enumerate(lines) if " serves " in line)
-    lines = lines[served:]  # on a busy machine Spark starts a worker of the query again, and its traceback comes before
+    lines = lines[served:]
     assert all(" pulsar_spark." in line for line in lines[:-1]) and len(lines) <= 5, lines
     told = ("stands by", "takes over", " serves ", " round")
     others = [record.getMessage() for record in caplog.records]
@@ -113,7 +124,8 @@ def test_folders_that_go_while_it_serves_are_made_again(root, started, tmp_path)
     client.close()
     assert broker.process.poll() is None
     assert broker.stop(signal.SIGTERM) == 0
-    assert not any("Traceback" in line or line.startswith("\tat ") for line in said(tmp_path / "log"))
+    lines = without_late_workers(said(tmp_path / "log"))
+    assert not any("Traceback" in line or line.startswith("\tat ") for line in lines)
 
 
 @pytest.fixture
