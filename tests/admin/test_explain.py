@@ -231,6 +231,8 @@ def test_a_message_before_any_round_has_seen_it(engine):
     with pytest.raises(InvalidMessage, match="has no message"):
         admin.explain(MessageId(-1, 7, 0), topic=TOPIC)
     engine.round([], 0)
+    with pytest.raises(InvalidMessage, match="has no message"):
+        admin.explain(MessageId(-1, 7, 0), topic=TOPIC)
     assert words(engine, 0, 1) == ["pending", "no_permits"]
     BundleLease(engine.layout, "engine").release()
     assert words(engine, 0, 1) == ["pending", "no_broker"]

@@ -34,7 +34,7 @@ HOW = {
     "time_to_live": "the time to live of its topic ended",
     "subscribed_later": "the subscription began after it",
     "chunk_released": "the broker released its incomplete message",
-    "broker": "the broker acknowledged it: by a quota, a compaction, a repeated sequence id, or as it was deleted",
+    "broker": "by a rule of the broker, such as a quota, or by a request that is no longer kept",
 }
 """How a message may have been acknowledged."""
 _MOVES = ("skip", "clear_backlog", "expire", "seek")

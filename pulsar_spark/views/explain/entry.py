@@ -12,6 +12,7 @@ from pulsar_spark.protocol.delays.instants import shown_time, to_micros
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.storage.chunks.chunk_groups import chunks_of
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.storage.entries.missing import Missing
 from pulsar_spark.storage.entries.topic_files import trimmed_ledgers
@@ -56,10 +57,12 @@ class Entry:
 
     def _find_unnumbered(self, ledger_id: int, entry_id: int) -> Run | None:
         """Its run after those that a broker numbered; None if the topic's log cannot be read so far."""
-        try:
-            runs = ledgers_until(self._index.layout, self.topic, ledger_id).get(self.partition)
-        except CorruptState:
-            return None
+        runs = None
+        if ledger_id <= TableLog(self.topic.path).latest():
+            try:
+                runs = ledgers_until(self._index.layout, self.topic, ledger_id).get(self.partition)
+            except CorruptState:
+                return None
         run = runs.run_of_entry(ledger_id, entry_id) if runs else None
         if run is None:
             raise InvalidMessage(f"topic {self.name!r} has no message {self.message_id}: give the id of one")

@@ -80,7 +80,7 @@ def _shown_event(event: Event) -> dict:
         "redeliveryCount": event.redelivery_count,
         "until": event.until and event.until.isoformat(),
     }
-    return {name: value for name, value in shown.items() if value is not None}
+    return {name: value for name, value in shown.items() if value is not None or name == "time"}
 
 
 def _find(root: Layout, message_id: MessageId, topic: str | None) -> tuple[Entry, Seen]:
