@@ -15,7 +15,6 @@ from pulsar_spark.protocol.delays.instants import from_micros
 from pulsar_spark.storage import clock
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.starting import starting
-from pulsar_spark.storage.topics.bundles import bundles_of
 from pulsar_spark.storage.topics.topics import is_root
 from pulsar_spark.views.overview import BrokerState, Overview, RootState, RoundState, SubscriptionState
 from pulsar_spark.views.overview.values import BLOCKED
@@ -31,7 +30,7 @@ class Exporter:
 
     def __init__(self, root: str | os.PathLike, *, most: int = DEFAULT_SUBSCRIPTIONS, pid: int | None = None):
         self._layout, self._most, self._pid = Layout(root), most, pid
-        self._overview = Overview(self._layout)
+        self._overview = Overview(self._layout, is_read=self._is_shown)
         self._lock = threading.Lock()
         self._text, self._at, self._serves = "", float("-inf"), False
         self._sums, self._counts = defaultdict[tuple[str, str], float](float), Counter[tuple[str, str]]()
@@ -61,21 +60,9 @@ class Exporter:
         found = self._overview.look(from_micros(clock.now_micros()))
         self._add_rounds(found.rounds)
         self._serves = any(self._is_shown(each) and each.is_serving for each in found.brokers)
-        shown = self._shown(found)
-        parts = [*self._of_subscriptions(shown), *self._of_topics(shown), *_of_root(shown), *self._of_bundles(found)]
+        parts = [*self._of_subscriptions(found), *self._of_topics(found), *_of_root(found), *self._of_bundles(found)]
         seconds = time.perf_counter() - began
         return "".join(exposed(*part) for part in [*parts, (metrics.LOOK_SECONDS, [("", seconds)])])
-
-    def _shown(self, found: RootState) -> RootState:
-        """What is of the shown bundles."""
-        folders = {broker.bundle for broker in found.brokers if self._is_shown(broker)}
-        if len(folders) == len(found.brokers):
-            return found
-        bundles = bundles_of(self._layout)
-        return found._replace(
-            topics=tuple(each for each in found.topics if bundles.folder_of(each.topic) in folders),
-            subscriptions=tuple(each for each in found.subscriptions if bundles.folder_of(each.topic) in folders),
-        )
 
     def _of_subscriptions(self, found: RootState) -> Iterator[tuple[Metric, Iterable[Sample]]]:
         states = found.subscriptions

@@ -7,10 +7,13 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.broker.bundle.split import split_bundle
 from pulsar_spark.metrics import exporter as module
 from pulsar_spark.metrics import metrics
 from pulsar_spark.metrics.exporter import Exporter
 from pulsar_spark.storage.processes.starting import begin_starting, end_starting
+from pulsar_spark.storage.topics.bundles import bundles_of
+from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views.overview import Overview
 from tests.support.exposition import read_exposition
 from tests.support.waiting import DEADLINE_SECONDS, eventually, send
@@ -99,6 +102,29 @@ def test_a_broker_shows_what_it_serves(busy):
     assert found["pulsar_spark_broker_serves"].value() == 0
     assert len(read_exposition(whole.text())["pulsar_subscription_back_log"].samples) == 4
     assert not mine.is_serving() and not whole.is_serving()
+
+
+def test_brokers_of_several_bundles_add_up(busy, pulsar_client):
+    for number in range(8):
+        pulsar_client.subscribe(f"topic {number}", "s").close()
+    pulsar_client.shutdown()
+    busy.close()
+    split_bundle(busy.layout)
+    lower, upper = bundles_of(busy.layout).folders
+    mine, whole = Exporter(busy.layout.root, pid=os.getpid()), Exporter(busy.layout.root)
+    assert not mine.is_serving()
+    with PlainBroker(busy.layout.root, bundle=lower):
+        found, everything = (read_exposition(each.text()) for each in (mine, whole))
+        assert {dict(of)["bundle"] for of in found["pulsar_spark_rounds_total"].samples} == {lower}
+        assert found["pulsar_spark_broker_serves"].value(bundle=upper) == 0 and mine.is_serving()
+    folders = bundles_of(busy.layout)
+    of_lower = {
+        of: value
+        for of, value in everything["pulsar_subscription_back_log"].samples.items()
+        if folders.folder_of(dict(of)["topic"].partition("-partition-")[0]) == lower
+    }
+    assert found["pulsar_subscription_back_log"].samples == of_lower
+    assert 0 < len(of_lower) < len(everything["pulsar_subscription_back_log"].samples)
 
 
 def test_a_broker_that_starts_is_not_ready(busy):

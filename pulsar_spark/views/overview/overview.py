@@ -26,11 +26,14 @@ class Overview:
     """A root as its rounds committed it. Each :meth:`look` reads only what is new.
 
     Rates are averages over at least *window_seconds*, and the time between two looks. At the first look they are of the
-    last minute, and those of acknowledged and dead messages are 0. Not for several threads at once.
+    last minute, and those of acknowledged and dead messages are 0. Bundles of whose brokers *is_read* does not hold are
+    left out, but for their brokers. Not for several threads at once.
     """
 
-    def __init__(self, layout: Layout, *, window_seconds: float = 10.0):
-        self._layout, self._window = layout, window_seconds
+    def __init__(
+        self, layout: Layout, *, window_seconds: float = 10.0, is_read: Callable[[BrokerState], bool] = lambda _: True
+    ):
+        self._layout, self._window, self._is_read = layout, window_seconds, is_read
         self._bundles: dict[str, BundleOverview] = {}
 
     @uncollected()
@@ -48,12 +51,15 @@ class Overview:
             bundle = self._bundles.get(name)
             if bundle is None:
                 bundle = self._bundles[name] = BundleOverview(layout, self._window)
-            bundle.catch_up(now)
-            is_its = _is_of(found, name)
-            subscriptions += bundle.subscriptions(now, is_its)
-            topics += bundle.topics(is_its)
-            rounds += bundle.take_rounds()
-            brokers.append(bundle.broker())
+            broker = bundle.broker()
+            if self._is_read(broker):
+                bundle.catch_up(now)
+                is_its = _is_of(found, name)
+                subscriptions += bundle.subscriptions(now, is_its)
+                topics += bundle.topics(is_its)
+                rounds += bundle.take_rounds()
+                broker = bundle.broker()
+            brokers.append(broker)
         subscriptions.sort(key=severity)
         totals = list(summed(subscriptions))
         if totals and totals[-1].partition is None:
