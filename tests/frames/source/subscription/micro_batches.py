@@ -7,10 +7,12 @@ import os
 import pickle
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.frames.source.reading import source
+from pulsar_spark.errors import SubscriptionNotFound
+from tests.frames.source.reading import read_batch, source
 
 STEPS = ("asked", "planned", "logged", "source committed", "partitioned", "half read", "read", "written", "committed")
 """What was done last when a query may be killed."""
@@ -188,3 +190,14 @@ def consumers_of(broker) -> set[str]:
     """The ids of all consumers that are connected."""
     with broker.paused():
         return {each for cursor in broker.rounds.bundle.cursors.values() for each in cursor.consumers}
+
+
+def payloads_left(broker, topic: str, subscription: str) -> set[int]:
+    """The messages, which are numbers, that *subscription* has not acknowledged; all of them without the
+    subscription."""
+    rows = read_batch(broker.layout.root, topic=topic).to_pylist()
+    payloads = {(row["partition"], row["position"], row["batch_index"] or 0): int(row["payload"]) for row in rows}
+    with suppress(SubscriptionNotFound):
+        left = broker._left(topic, subscription)
+        return {payloads[each.cursor.key.partition, each.position, max(0, each.batch_index)] for each in left}
+    return {*payloads.values()}

@@ -6,15 +6,12 @@ import os
 import random
 import signal
 from collections import Counter
-from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.errors import SubscriptionNotFound
 from pulsar_spark.storage.topics.topics import create_topic
-from tests.frames.source.reading import read_batch
 from tests.frames.source.subscription.micro_batches import (
     STEPS,
     Checkpoint,
@@ -23,6 +20,7 @@ from tests.frames.source.subscription.micro_batches import (
     Query,
     Sink,
     consumers_of,
+    payloads_left,
     run_and_kill,
 )
 from tests.support.waiting import eventually
@@ -124,16 +122,7 @@ class History:
 
     def left(self) -> set[int]:
         """The messages that are not acknowledged."""
-        found = set[int]()
-        for topic in self.topics:
-            rows = read_batch(self.root, topic=topic).to_pylist()
-            payloads = {(row["partition"], row["position"], row["batch_index"] or 0): row["payload"] for row in rows}
-            with suppress(SubscriptionNotFound):
-                left = self.broker._left(topic, "s")
-                places = ((each.cursor.key.partition, each.position, max(0, each.batch_index)) for each in left)
-                payloads = {place: payloads[place] for place in places}
-            found |= {*map(int, payloads.values())}
-        return found
+        return set[int]().union(*(payloads_left(self.broker, topic, "s") for topic in self.topics))
 
     def check(self) -> None:
         """What is acknowledged was written, or somebody else's, or is dead; the sink has nothing twice."""
