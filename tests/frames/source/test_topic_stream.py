@@ -2,6 +2,7 @@
 goes away unnoticed."""
 
 import json
+import pickle
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
@@ -185,7 +186,13 @@ def test_trimmed_messages_are_named(root, client):
     assert Query(root, topic="t").micro_batch() == ["c"]
 
 
-def test_a_place_to_end_at_is_refused(root, client):
+def test_a_refusal_comes_with_the_first_offset(root, client):
+    """Spark hides an error that comes earlier. It sends the reader to tasks."""
     send(client, "t", "a")
-    with pytest.raises(InvalidConfiguration, match="'endingPosition' does not belong to a stream without"):
-        Query(root, topic="t", endingPosition="latest")
+    made = source(root, topic="t", endingPosition="latest")
+    reader = pickle.loads(pickle.dumps(made.streamReader(made.schema())))
+    reader.prepareForTriggerAvailableNow()
+    for ask in (reader.initialOffset, lambda: reader.latestOffset({}, reader.getDefaultReadLimit())):
+        with pytest.raises(InvalidConfiguration, match="'endingPosition' does not belong to a stream without"):
+            ask()
+    reader.stop()
