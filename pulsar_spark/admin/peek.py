@@ -105,11 +105,9 @@ class PartitionMessages:
         """The position of the message that an entry is a chunk of; of others their own."""
         if not self._groups.are_parts(np.array([position]))[0]:
             return position
-        firsts, lasts = self._groups.units(position, self._ledgers.end(self._topic.topic_id, self._partition))
-        around = firsts <= position
-        for last, parts in self._chunked.parts(dict(zip(lasts[around].tolist(), firsts[around].tolist()))).items():
-            if position in parts:
-                return last
+        last = int(self._groups.ends(self._groups.begins(np.array([position])))[0])
+        if last >= 0:
+            return last
         raise InvalidMessage(
             f"position {position} of topic {self._name!r} is a chunk of an incomplete message: "
             "see 'pulsar-spark chunks list'"
