@@ -75,11 +75,15 @@ def explained(duel: type[Duel]) -> type[Duel]:
             layout = self.engine.layout
             seen = Seen(layout, read_latest(layout), LedgerIndex(layout), 1000 * self.now_ms)
             for (topic_id, partition, at), entry in [*self.entries.items()][:: max(len(self.entries) // 20, 1)]:
+                if entry.position != at:
+                    continue  # a chunk, which is delivered with the last one
                 names = [key.subscription for key in seen.latest.cursors if key[:2] == (topic_id, partition)]
                 life = [each for each in read_life(seen, entry, names) if each.event == "delivered"]
                 for name in names:
                     found = [each.consumer_id for each in life if each.subscription == name]
-                    assert found == self.account[topic_id, partition, name, at], f"{at} on {name}"
+                    assert found == self.account[topic_id, partition, name, at], (
+                        f"{at} on {name}: {found}, not {self.account[topic_id, partition, name, at]}"
+                    )
 
         def _compare(self, found: dict, of_model: dict, where: str) -> None:
             super()._compare(found, of_model, where)
