@@ -43,6 +43,21 @@ def of(rows: list[dict], subscription: str | None) -> list[dict]:
     return [row for row in rows if row["subscription"] == subscription]
 
 
+def test_what_no_round_committed_is_in_no_sample(served):
+    client = pulsar.Client(served.service_url)
+    client.subscribe("t", "s", **SHARED)
+    served.settle()
+    served.upkeep.append()
+    before = samples(served.layout)
+    served.rounds._recovery._is_reload_due = True
+    served.upkeep.close()
+    assert samples(served.layout) == before
+    served.rounds._recovery._is_reload_due = False
+    served.upkeep.close()
+    assert len(samples(served.layout)) > len(before)
+    client.close()
+
+
 def test_a_minute_in_which_something_changed_has_one_sample_of_it(served):
     client = pulsar.Client(served.service_url)
     consumer = client.subscribe("t", "s", **SHARED)

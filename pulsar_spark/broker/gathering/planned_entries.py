@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.protocol.acknowledgement.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
-from pulsar_spark.protocol.acknowledgement.positions import ranges_of
+from pulsar_spark.protocol.acknowledgement.positions import ranges_of, shared
 from pulsar_spark.protocol.entries.entry_codes import UNREAD_CODE
 from pulsar_spark.protocol.entries.entry_map import UNCHANGED, EntryMap
 from pulsar_spark.protocol.entries.entry_ranges import (
@@ -155,15 +155,13 @@ class PlannedEntries:
     def count_returned(self, ranges: Iterable[Range], number: int) -> int:
         """How many entries that were pending the plan's *ranges* give back, also those that round *number* delivers
         again."""
-        before = [range_ for range_ in self.planned if range_.status == PENDING]
-        if not before:
-            return 0
-        return sum(
-            max(0, min(range_.last, was.last) + 1 - max(range_.first, was.first))
+        before = [(range_.first, range_.last) for range_ in self.planned if range_.status == PENDING]
+        returned = [
+            (range_.first, range_.last)
             for range_ in ranges
             if range_.status in (REPLAY, DEAD) or (range_.status == PENDING and range_.delivery_round == number)
-            for was in before
-        )
+        ]
+        return shared(before, returned) if before and returned else 0
 
     def put(self, ranges: Iterable[Range]) -> ChangedRanges:
         """Put the plan's *ranges* into the map, which moves mark-delete; returns what changed above it."""

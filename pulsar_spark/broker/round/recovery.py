@@ -70,6 +70,11 @@ class Recovery:
             return RoundResult(False)
 
     @property
+    def is_reload_due(self) -> bool:
+        """Whether memory may have what was never committed."""
+        return self._is_reload_due
+
+    @property
     def is_waiting(self) -> bool:
         return self._clock() < self._quiet_until
 

@@ -111,6 +111,10 @@ class Rounds:
         return self._recovery.is_waiting
 
     @property
+    def is_reload_due(self) -> bool:
+        return self._recovery.is_reload_due
+
+    @property
     def has_waiting_requests(self) -> bool:
         return bool(self.bundle.waiting_requests)
 

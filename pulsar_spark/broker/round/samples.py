@@ -34,10 +34,11 @@ class Samples:
             self.take(bundle)
 
     def after_round(self, bundle: Bundle, wall: int) -> None:
-        """Note that the round at *wall* changed something, and how things stand of cursors that it made."""
+        """Note that the round at *wall* changed something. Cursors that it made get a sample with zero counters."""
         if self._minute is None and (bundle.changed.cursors or bundle.changed.topics):
             self._minute = wall // MINUTE
-        new = [key for key in bundle.changed.cursors - self._known if key in bundle.cursors]
+        there = (key for key in bundle.changed.cursors - self._known if key in bundle.cursors)
+        new = [key for key in there if bundle.cursors[key].topic in bundle.topics]
         self._known.update(new)
         if new:
             rows = (_of_cursor(bundle, bundle.cursors[key], wall) for key in new)

@@ -37,8 +37,8 @@ class ActivityUpkeep:
     def close(self) -> None:
         """Append what is left, also of the minute under way; another broker may append more of it."""
         self._background.close()
-        with self._locked() as is_ours:
-            if is_ours:
+        with self._locked() as may_take:
+            if may_take:
                 self._samples.take(self._rounds.bundle)
         self.append()
 
@@ -48,17 +48,17 @@ class ActivityUpkeep:
 
     def look(self) -> None:
         """Take samples if a minute is over, also without a round; append those that wait."""
-        with self._locked() as is_ours:
-            if is_ours:
+        with self._locked() as may_take:
+            if may_take:
                 self._samples.before_round(self._rounds.bundle, self._rounds.clock.look().wall)
         self.append()
 
     @contextmanager
     def _locked(self) -> Iterator[bool]:
-        """No round runs in the block, if that comes to pass soon."""
+        """Whether samples may be taken in the block: no round runs, and memory has nothing that was not committed."""
         is_ours = self._lock.acquire(timeout=LOOK_SECONDS)
         try:
-            yield is_ours
+            yield is_ours and not self._rounds.is_reload_due
         finally:
             if is_ours:
                 self._lock.release()

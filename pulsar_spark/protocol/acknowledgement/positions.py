@@ -84,6 +84,19 @@ def overlap(firsts: np.ndarray, lasts: np.ndarray, spans: Iterable[tuple[int, in
     return begun > np.searchsorted(np.sort(span_lasts), firsts, "left")
 
 
+def shared(spans: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> int:
+    """How many positions both have; *spans* are disjoint, and so are *others*.
+
+    >>> shared([(10, 12), (0, 4)], [(3, 3), (4, 10)])
+    3
+    """
+    firsts, lasts = as_array(sorted(spans))
+    borders = np.stack([firsts, lasts + 1], axis=1).ravel()
+    before = np.cumsum(np.stack([np.zeros(len(firsts), np.int64), lasts + 1 - firsts], axis=1))
+    other_firsts, other_lasts = as_array(others)
+    return int((np.interp(other_lasts + 1, borders, before) - np.interp(other_firsts, borders, before)).sum())
+
+
 class Positions:
     """A set of positions, made of inclusive ranges. Adding and looking up take a binary search.
 
