@@ -19,20 +19,29 @@ from pulsar_spark.table_specs import ACTIVITY
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 LEVELS = ((DAY, HOUR), (14 * DAY, DAY), (90 * DAY, 1 << 62))
 """From which age on (microseconds) one sample stays in each stretch of so many."""
+_KEYS = ["minute_time", "round", "topic_id", "partition", "subscription"]
 WORTH = 0.1
 """The share of the rows that must go for files to be written anew."""
 
 
 def fold(table: AnyPath, opened: DeltaTable, now: float) -> int:
-    """Fold samples as of *now* (seconds since 1970); how many files were written anew."""
+    """Fold samples as of *now* (seconds since 1970); returns how many files were replaced."""
     files = files_of(opened)
     if not files:
         return 0
-    rows = pa.concat_tables(read_file(table, file.path, ACTIVITY.schema) for file in files).combine_chunks()
-    kept = rows.filter(pa.array(are_kept(rows, int(now * 1_000_000))))
-    if rows.num_rows - kept.num_rows <= WORTH * rows.num_rows:
+    keys = [
+        read_file(table, file.path, ACTIVITY.schema, _KEYS) for file in files
+    ]  # all columns are read of what stays alone
+    are_staying = are_kept(pa.concat_tables(keys).combine_chunks(), int(now * 1_000_000))
+    if np.count_nonzero(~are_staying) <= WORTH * len(are_staying):
         return 0
-    adds = write_files(table, kept, False)
+    of_files = np.split(are_staying, np.cumsum([rows.num_rows for rows in keys])[:-1])
+    kept = [
+        read_file(table, file.path, ACTIVITY.schema).filter(pa.array(are_staying))
+        for file, are_staying in zip(files, of_files, strict=True)
+        if are_staying.any()
+    ]
+    adds = write_files(table, pa.concat_tables(kept), False)
     removes = [remove_of(file) for file in files]
     if AppendTable(table).replace_files(adds, removes, opened.version(), drops_rows=True) is None:
         remove_files(table, adds)
