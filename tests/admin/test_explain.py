@@ -316,9 +316,19 @@ def test_who_acknowledged_it(pulsar_client, pulsar_clock, pulsar_broker, admin, 
     shared.close()
     pulsar_clock.advance(seconds=1)
     assert events(admin, second) == ["published", "delivered", "released"]
+    admin.set_policies("t", {"message_ttl_seconds": 3600})
     late = pulsar_client.subscribe("t", "late", **SHARED)
     late.close()
-    assert why(first, "late")["how"] == "subscribed_later"
+    assert why(first, "late")["how"] == "subscribed_later", "younger than its time to live"
+
+
+def test_a_move_before_its_publish_did_not_acknowledge_it(pulsar_client, pulsar_clock, admin, why):  # noqa: F811
+    consumer = pulsar_client.subscribe("t", "s", **SHARED)
+    admin.clear_backlog("t", "s")
+    pulsar_clock.advance(seconds=10)
+    sent = pulsar_client.create_producer("t").send(b"x")
+    consumer.acknowledge(consumer.receive(WAIT))
+    assert why(sent)["how"] == "individual"
 
 
 @pytest.mark.parametrize("how", ["skip", "clear_backlog", "expire", "seek"])
@@ -418,12 +428,12 @@ def fails(*_):
 def test_the_command(pulsar_broker, pulsar_client, pulsar_root, why):  # noqa: F811
     pulsar_client.subscribe("t", "s", **SHARED)
     pulsar_client.subscribe("t", "other", **SHARED).close()
-    sent = pulsar_client.create_producer("t", producer_name="p").send(b"secret", partition_key="k")
+    sent = pulsar_client.create_producer("t", producer_name="p").send(b"secret", partition_key="k\ny")
     assert why(sent, "other")["why"] == "no_consumers"
     text = say(pulsar_root, "explain", str(sent), "--topic", "t", columns=200)
     assert text.startswith(f"message {sent} of persistent://public/default/t\n  published 20")
     assert "s: pending" in text and "Z  delivered on s to worker" in text
-    assert "by p, sequence id 0, key k, position 0" in text and "secret" not in text
+    assert r"by p, sequence id 0, key k\ny, position 0" in text and "secret" not in text
     assert "it is out at consumer 'worker' since 20" in text and "none is connected" in text
     found = json.loads(say(pulsar_root, "explain", "1:0", "-t", "t", "-s", "s", "--json"))
     assert [*found["subscriptions"]] == ["s"]

@@ -1,7 +1,7 @@
 """Who acknowledged an entry: the request that a round applied, or a rule of the broker."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from deltalake.exceptions import TableNotFoundError
@@ -43,7 +43,7 @@ _MOVES = ("skip", "clear_backlog", "expire", "seek")
 def acknowledged_by(seen: Seen, entry: Entry, event: Event) -> dict[str, Any]:
     """Facts on an acknowledgement: ``how``, a word of :data:`HOW`, and of a request its ``consumerId`` and
     ``requestTime``."""
-    found = min(_requests(seen, entry, event), key=lambda row: row["request_time"], default=None)
+    found = min(_requests(seen, entry, event), key=lambda row: _rank(row, event.time), default=None)
     if found is None:
         return {"how": _rule(seen, entry, event)}
     how = {"ack": "individual", "cumulative_ack": "cumulative"}.get(found["kind"], found["kind"])
@@ -56,11 +56,21 @@ def acknowledged_by(seen: Seen, entry: Entry, event: Event) -> dict[str, Any]:
     }
 
 
+def _rank(row: dict, until: datetime | None) -> tuple[int, float]:
+    """Less for a likelier request: the first that names the entry, then the latest move *until* the event."""
+    time = row["request_time"].timestamp()
+    if row["kind"] not in _MOVES:
+        return 0, time
+    return (2, time) if until is not None and time > until.timestamp() else (1, -time)
+
+
 def _rule(seen: Seen, entry: Entry, event: Event) -> str:
-    if policy_text(seen.latest.policies, str(entry.topic.name), "message_ttl_seconds") != "0":
-        return "time_to_live"
     if entry.is_incomplete:
         return "chunk_released"
+    seconds = int(policy_text(seen.latest.policies, str(entry.topic.name), "message_ttl_seconds"))
+    age = event.time - entry.published if event.time and entry.published else timedelta(0)
+    if 0 < seconds <= age.total_seconds():
+        return "time_to_live"
     return "subscribed_later" if event.event == SUBSCRIBED_LATER else "broker"
 
 
