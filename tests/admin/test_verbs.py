@@ -213,7 +213,12 @@ class FakeAdmin:
 
 @pytest.mark.parametrize(
     "verb, options",
-    [("message-ttl", ["-ttl", "soon"]), ("max-message-size", ["-m", "big"]), ("is-allow-auto-update-schema", [])],
+    [
+        ("message-ttl", ["-ttl", "soon"]),
+        ("message-ttl", ["-ttl", "500ms"]),
+        ("max-message-size", ["-m", "big"]),
+        ("is-allow-auto-update-schema", []),
+    ],
 )
 def test_policy_verbs_refuse(pulsar_root, verb, options):  # noqa: F811
     with pytest.raises(InvalidConfiguration, match="give"):

@@ -21,6 +21,7 @@ from pulsar_spark.cli.common import (
 from pulsar_spark.cli.logs import with_parameters
 from pulsar_spark.cli.policies.compaction import bytes_of
 from pulsar_spark.cli.policies.delayed_delivery import milliseconds
+from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.policies.policies import (
     ALLOW_AUTO_UPDATE_SCHEMA,
     CHECK_SECONDS,
@@ -63,9 +64,12 @@ class Part(NamedTuple):
             return str(int(chosen(given)))
         if given == _FOR_EVER or self.unit not in ("s", "bytes"):
             return given
-        return str(
-            milliseconds(self.options[0], given) // 1000 if self.unit == "s" else bytes_of(self.options[0], given)
-        )
+        if self.unit == "bytes":
+            return str(bytes_of(self.options[0], given))
+        seconds, rest = divmod(milliseconds(self.options[0], given), 1000)
+        if rest:
+            raise InvalidConfiguration(f"{self.options[0]} {given!r} is not whole seconds: give some, such as 1s")
+        return str(seconds)
 
     def shown(self, value: str | None) -> str:
         if value is None:
