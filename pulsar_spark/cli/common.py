@@ -158,6 +158,11 @@ def visible(text: str) -> str:
     return _MOVES.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def on_one_line(text: str) -> str:
+    """*text* as :func:`visible` has it, with ends of lines escaped, too."""
+    return visible(text).replace("\n", r"\n")
+
+
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None, *, none: str = "none"
 ) -> None:

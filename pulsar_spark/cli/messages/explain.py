@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, admin, print_json, visible
+from pulsar_spark.cli.common import Json, Root, admin, on_one_line, print_json
 from pulsar_spark.protocol.topics.message_id import parse_message_id
 
 _ABOUT = {
@@ -60,4 +60,4 @@ def _of_event(event: dict) -> Iterator[str]:
 
 def _print(*lines: str) -> None:
     for line in lines:
-        typer.echo(_TIME.sub(r"\1\2Z", visible(line)))
+        typer.echo(_TIME.sub(r"\1\2Z", on_one_line(line)))

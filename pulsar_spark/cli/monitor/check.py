@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import TOPIC_ARGUMENT, Json, Root, print_json
+from pulsar_spark.cli.common import TOPIC_ARGUMENT, Json, Root, on_one_line, print_json
 from pulsar_spark.cli.monitor.root_stats import look, overview_of
 from pulsar_spark.cli.monitor.thresholds import (
     BROKER,
@@ -63,7 +63,7 @@ def check(
         states = chosen(Layout(root), seen, topic, subscription)
         found += findings(states, thresholds)
     except (OSError, PulsarSparkError) as error:
-        text = f"{type(error).__name__}: {error}"
+        text = on_one_line(f"{type(error).__name__}: {error}")
         names = [each.measure.name for each in thresholds] + [BROKER] * is_broker
         found = [Finding(name, Status.UNKNOWN, 0, text) for name in names or ["check"]]
     found.sort(key=lambda each: -each.status)

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from pulsar_spark.cli.common import on_one_line
 from pulsar_spark.cli.monitor.root_stats import summary
-from pulsar_spark.cli.monitor.table import cut, duration, fitted, lines, number, on_one_line
+from pulsar_spark.cli.monitor.table import cut, duration, fitted, lines, number
 from pulsar_spark.cli.monitor.terminal import BOLD, REVERSE
 from pulsar_spark.protocol.delays.instants import from_micros
 from pulsar_spark.views.overview import ConsumerState, RootState, RoundState, SubscriptionState

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from pulsar_spark.cli.common import visible
+from pulsar_spark.cli.common import on_one_line
 from pulsar_spark.protocol.topics.topic_name import DEFAULT_NAMESPACE, SCHEME
 from pulsar_spark.views.overview import SubscriptionState
 
@@ -40,11 +40,6 @@ def short_topic(topic: str) -> str:
     ('orders', 'acme/shop/orders')
     """
     return topic.removeprefix(_DEFAULT).removeprefix(_SCHEME)
-
-
-def on_one_line(text: str) -> str:
-    """*text* with characters escaped that move the cursor."""
-    return visible(text).replace("\n", r"\n")
 
 
 def number(value: float, width: int) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
-from pulsar_spark.cli.monitor.table import on_one_line, short_topic
+from pulsar_spark.cli.common import on_one_line
+from pulsar_spark.cli.monitor.table import short_topic
 from pulsar_spark.cli.policies.delayed_delivery import milliseconds
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays.durations import shown_seconds

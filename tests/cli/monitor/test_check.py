@@ -91,11 +91,11 @@ def test_what_cannot_be_checked_is_unknown(root, tmp_path):
 
 def test_a_disk_that_fails_is_unknown(root, monkeypatch):
     def fail(*_):
-        raise OSError("the disk is gone")
+        raise OSError("the disk\nis gone")
 
     monkeypatch.setattr("pulsar_spark.cli.monitor.check.look", fail)
     found = check(root, "--broker")
-    assert (found.exit_code, found.stdout) == (3, "UNKNOWN OSError: the disk is gone\n")
+    assert (found.exit_code, found.stdout) == (3, "UNKNOWN OSError: the disk\\nis gone\n")
 
 
 def test_formats_for_programs(root):
