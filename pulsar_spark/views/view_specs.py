@@ -307,7 +307,12 @@ BACKLOG = view_table(
         "why the backlog is not delivered: stopped, set_aside, all_delayed, no_consumers, unacked_limit, no_permits or "
         "key_drains; null if nothing is left, or it is being delivered",
     ),
-    ("error", pa.string(), "what the broker failed on, if the subscription or its topic is set aside or stopped"),
+    (
+        "error",
+        pa.string(),
+        "what the broker failed on, if the subscription or its topic is set aside or stopped; else why the topic's "
+        "files cannot be read",
+    ),
 )
 
 ALL_VIEWS: tuple[ViewSpec | TableSpec, ...] = (

@@ -217,6 +217,48 @@ def test_no_topic_is_opened(pulsar_client, pulsar_broker, pulsar_clock, look):
     assert found.totals[0]._replace(rate_in=0.0) == expected.totals[0]._replace(rate_in=0.0)
 
 
+def send_delayed(client, topic):
+    client.create_producer(topic).send(b"later", deliver_after=timedelta(minutes=5))
+
+
+def send_chunks(client, topic):
+    client.create_producer(topic, chunking_enabled=True, chunk_max_message_size=10).send(b"x" * 25)
+
+
+def send_keys(client, topic):
+    producer = client.create_producer(topic)
+    for number in range(3):
+        producer.send(b"x", partition_key=f"key {number}")
+
+
+@pytest.mark.parametrize(
+    "publish, consumer_type",
+    [
+        (send_delayed, pulsar.ConsumerType.Shared),
+        (send_chunks, pulsar.ConsumerType.Exclusive),
+        (send_keys, pulsar.ConsumerType.KeyShared),
+    ],
+)
+def test_a_topic_that_is_deleted_without_a_broker_hides_no_other(
+    pulsar_client, pulsar_broker, pulsar_clock, look, publish, consumer_type
+):
+    pulsar_client.subscribe("u", "s").close()
+    pulsar_client.subscribe("t", "s", consumer_type)
+    send(pulsar_client, "u", "a")
+    publish(pulsar_client, "t")
+    look()
+    followed = Overview(pulsar_broker.layout)
+    followed.look(pulsar_clock.now())
+    with pulsar_broker.paused():
+        send_keys(pulsar_client, "t")
+        shutil.rmtree(read_topic(pulsar_broker.layout, TOPIC).path)
+        for overview in (followed, Overview(pulsar_broker.layout)):
+            for _ in range(2):
+                root = overview.look(pulsar_clock.now() + timedelta(minutes=6))
+                assert of(root, "s", "persistent://public/default/u").backlog == 1
+                assert of(root, "s").backlog and of(root, "s").error.startswith("TopicNotFound")
+
+
 def test_a_topic_that_cannot_be_read_says_so(pulsar_client, pulsar_broker, look):
     pulsar_client.subscribe("t", "s").close()
     send(pulsar_client, "t", "a")

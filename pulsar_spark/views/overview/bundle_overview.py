@@ -151,7 +151,7 @@ class BundleOverview:
             rate_dead=died,
             consumers=tuple(self._consumer(now, key, row, state) for row in state.consumers),
             blocked=error.kind if error else state.blocked,
-            error=error.text if error else None,
+            error=error.text if error else state.error,
             mark_delete_position=cursor["mark_delete_position"],
             read_position=cursor["read_position"],
             end_position=topic["end_position"] if topic else 0,

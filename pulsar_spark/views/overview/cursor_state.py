@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pulsar_spark.errors import CorruptState, TopicNotFound
 from pulsar_spark.protocol.acknowledgement.cursor import REPLAY
-from pulsar_spark.protocol.entries.backlog import first_ready, ready_codes
+from pulsar_spark.protocol.entries.backlog import count_backlog, first_ready, ready_codes
 from pulsar_spark.protocol.entries.entry_map import EntryMap
 from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
 from pulsar_spark.protocol.subscriptions.unacked_limit import BLOCKED_BY_BROKER
@@ -35,16 +36,29 @@ class CursorState(NamedTuple):
     """Rows of the connected ones, in the order in which they joined."""
     blocked: str | None
     until: int | None
+    error: str | None = None
+    """Why the topic's own files cannot be read; the numbers are then of the rows alone."""
 
 
 def read_cursor(latest: LatestRows, key: CursorKey, index: LedgerIndex, published: Published, now: int) -> CursorState:
     """The state of a cursor at *now* (microseconds). Only chunks, deliver times and draining keys need the topic's own
-    files."""
-    end, chunks = _end(latest, key), None
-    if published.last_chunk_position > latest.cursors[key]["mark_delete_position"]:
-        chunks = _chunks(latest, key, index)
-    backlog, waiting = read_backlog(latest, key, index, end, now, chunks), waiting_entries(latest, key, index)
-    oldest = None
+    files; without them the numbers are of the rows alone, until the next look."""
+    try:
+        return _state(latest, key, index, published, now)
+    except (TopicNotFound, CorruptState) as error:
+        found = _state(latest, key, None, published, now)
+        return found._replace(error=f"{type(error).__name__}: {error}", until=now)
+
+
+def _state(latest: LatestRows, key: CursorKey, index: LedgerIndex | None, published: Published, now: int) -> CursorState:
+    """Without *index*, from the rows alone."""
+    end, chunks, waiting, oldest = _end(latest, key), None, None, None
+    if index is None:
+        backlog = count_backlog(latest.entries(key), end, now)
+    else:
+        if published.last_chunk_position > latest.cursors[key]["mark_delete_position"]:
+            chunks = _chunks(latest, key, index)
+        backlog, waiting = read_backlog(latest, key, index, end, now, chunks), waiting_entries(latest, key, index)
     if backlog.entries > backlog.delayed:
         oldest = oldest_ready(latest.entries(key), end, waiting, now)
     consumers = sorted(latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
@@ -95,7 +109,7 @@ def _chunks(latest: LatestRows, key: CursorKey, index: LedgerIndex) -> ChunkGrou
 def _why_blocked(
     latest: LatestRows,
     key: CursorKey,
-    index: LedgerIndex,
+    index: LedgerIndex | None,
     backlog: int,
     delayed: int,
     unacked: Mapping[str | None, Unacked],
@@ -118,7 +132,7 @@ def _why_blocked(
         return UNACKED_LIMIT
     if not with_permits:
         return NO_PERMITS
-    if cursor["subscription_type"] == KEY_SHARED and _do_keys_drain(latest, key, index):
+    if index is not None and cursor["subscription_type"] == KEY_SHARED and _do_keys_drain(latest, key, index):
         return KEY_DRAINS
     return None
 

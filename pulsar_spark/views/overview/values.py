@@ -88,7 +88,8 @@ class SubscriptionState(NamedTuple):
     blocked: str | None
     """Why the backlog is not delivered now: a word of BLOCKED; None if nothing is left, or is being delivered."""
     error: str | None
-    """What the broker failed on, if the subscription or its topic is set aside or stopped."""
+    """What the broker failed on, if the subscription or its topic is set aside or stopped; else why the topic's files
+    cannot be read, and the numbers are of the rounds' rows alone."""
     mark_delete_position: int
     """All entries up to here are acknowledged. Summed over partitions: the sum of mark-deletes."""
     read_position: int
