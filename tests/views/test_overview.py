@@ -16,6 +16,7 @@ from pulsar_spark.storage.topics.bundles import layouts_of
 from pulsar_spark.storage.topics.topics import prepare_root, read_topic
 from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views.overview import Overview
+from pulsar_spark.views.overview.published import PublishedIndex
 from tests.broker.test_bundles import HIGH, LOW, both
 from tests.support.waiting import DEADLINE_SECONDS, send
 
@@ -195,6 +196,27 @@ def test_rates_are_differences_between_looks(pulsar_client, pulsar_broker, pulsa
     consumer.close()
 
 
+def test_what_was_published_is_counted_after_a_look_that_failed(pulsar_client, pulsar_broker, look, monkeypatch):
+    pulsar_client.subscribe("t", "s").close()
+    send(pulsar_client, "t", "a")
+    assert look().topics[0].messages == 1
+    read, calls = PublishedIndex._rows_of, []
+
+    def fail_at_second(self, commit):
+        calls.append(commit)
+        if len(calls) == 2:
+            raise OSError("the disk is gone for a moment")
+        return read(self, commit)
+
+    monkeypatch.setattr(PublishedIndex, "_rows_of", fail_at_second)
+    for text in "bc":
+        send(pulsar_client, "t", text)
+        pulsar_broker.settle()
+    with pytest.raises(OSError):
+        look()
+    assert look().topics[0].messages == 3
+
+
 def test_a_topic_that_is_deleted_is_gone(pulsar_client, pulsar_broker, look):
     for name in ("t", "u"):
         pulsar_client.subscribe(name, "s").close()
@@ -225,19 +247,8 @@ def send_chunks(client, topic):
     client.create_producer(topic, chunking_enabled=True, chunk_max_message_size=10).send(b"x" * 25)
 
 
-def send_keys(client, topic):
-    producer = client.create_producer(topic)
-    for number in range(3):
-        producer.send(b"x", partition_key=f"key {number}")
-
-
 @pytest.mark.parametrize(
-    "publish, consumer_type",
-    [
-        (send_delayed, pulsar.ConsumerType.Shared),
-        (send_chunks, pulsar.ConsumerType.Exclusive),
-        (send_keys, pulsar.ConsumerType.KeyShared),
-    ],
+    "publish, consumer_type", [(send_delayed, pulsar.ConsumerType.Shared), (send_chunks, pulsar.ConsumerType.Exclusive)]
 )
 def test_a_topic_that_is_deleted_without_a_broker_hides_no_other(
     pulsar_client, pulsar_broker, pulsar_clock, look, publish, consumer_type
@@ -247,16 +258,13 @@ def test_a_topic_that_is_deleted_without_a_broker_hides_no_other(
     send(pulsar_client, "u", "a")
     publish(pulsar_client, "t")
     look()
-    followed = Overview(pulsar_broker.layout)
-    followed.look(pulsar_clock.now())
+    overview = Overview(pulsar_broker.layout)
     with pulsar_broker.paused():
-        send_keys(pulsar_client, "t")
         shutil.rmtree(read_topic(pulsar_broker.layout, TOPIC).path)
-        for overview in (followed, Overview(pulsar_broker.layout)):
-            for _ in range(2):
-                root = overview.look(pulsar_clock.now() + timedelta(minutes=6))
-                assert of(root, "s", "persistent://public/default/u").backlog == 1
-                assert of(root, "s").backlog and of(root, "s").error.startswith("TopicNotFound")
+        for _ in range(2):
+            root = overview.look(pulsar_clock.now())
+            assert of(root, "s", "persistent://public/default/u").backlog == 1
+            assert of(root, "s").backlog and of(root, "s").error.startswith("TopicNotFound")
 
 
 def test_a_topic_that_cannot_be_read_says_so(pulsar_client, pulsar_broker, look):

@@ -50,7 +50,9 @@ def read_cursor(latest: LatestRows, key: CursorKey, index: LedgerIndex, publishe
         return found._replace(error=f"{type(error).__name__}: {error}", until=now)
 
 
-def _state(latest: LatestRows, key: CursorKey, index: LedgerIndex | None, published: Published, now: int) -> CursorState:
+def _state(
+    latest: LatestRows, key: CursorKey, index: LedgerIndex | None, published: Published, now: int
+) -> CursorState:
     """Without *index*, from the rows alone."""
     end, chunks, waiting, oldest = _end(latest, key), None, None, None
     if index is None:

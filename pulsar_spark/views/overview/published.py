@@ -79,18 +79,22 @@ class PublishedIndex(defaultdict[Place, Published]):
     def catch_up(self, since: datetime) -> dict[Place, tuple[int, int]]:
         """Read the new rows. Returns messages and bytes among them of files with a message published after *since*, by
         the producers' clocks."""
+        version, parts = self._version, []
         try:
-            if self._version is not None:
-                parts = []
-                for commit in self._log.commits(after=self._version):
+            if version is not None:
+                for commit in self._log.commits(after=version):
                     parts.append(self._rows_of(commit))
-                    self._version = commit.version
-                return self._add(pa.concat_tables(parts), since) if parts else {}
+                    version = commit.version
+                late = self._add(pa.concat_tables(parts), since) if parts else {}
+                self._version = version  # after what may fail
+                return late
         except (LogShortened, FileNotFoundError):  # commits or their files were removed meanwhile
             self.clear()
+            self._version = None
         opened = open_table(self._path)
+        late = self._add(stored_rows(opened, _COLUMNS), since)
         self._version = opened.version()
-        return self._add(stored_rows(opened, _COLUMNS), since)
+        return late
 
     def _rows_of(self, commit: Commit) -> pa.Table:
         if commit.reader_rows is not None:
