@@ -16,6 +16,7 @@ from pulsar_spark.protocol.policies.policies import (
     HOLD,
     POLICIES,
     check_policy,
+    is_number,
     policy_number,
     policy_text,
 )
@@ -73,8 +74,7 @@ def _named(method: F, name: str, text: str) -> F:
 
 
 def _value(name: str, text: str | None) -> Value:
-    is_number = isinstance(POLICIES[name], int)
-    return text if text is None or not is_number else policy_number(name, text)
+    return policy_number(name, text) if text is not None and is_number(name) else text
 
 
 class Policies:

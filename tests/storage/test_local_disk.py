@@ -14,6 +14,7 @@ OF_THIS_MACHINE = {
     "broker/service/stream",
     "broker/service/lease_keeper",
     "cli/messages/messages",
+    "cli/monitor/root_stats",
     "cli/operations/processes",
     "cli/administration/schemas",
     "cli/messages/shown",

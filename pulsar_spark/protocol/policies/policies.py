@@ -268,6 +268,15 @@ def deduplication_marks(
     return marks
 
 
+def is_number(name: str) -> bool:
+    """Whether the values of the policy *name* are whole numbers.
+
+    >>> is_number("ttl_check_seconds")
+    True
+    """
+    return isinstance(POLICIES[name], int)
+
+
 def default_number(name: str) -> int:
     return int(POLICIES[name])
 
