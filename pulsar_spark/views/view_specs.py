@@ -304,8 +304,8 @@ BACKLOG = view_table(
     (
         "blocked",
         pa.string(),
-        "why the backlog is not delivered: stopped, set_aside, all_delayed, no_consumers, unacked_limit, no_permits or "
-        "key_drains; null if nothing is left, or it is being delivered",
+        "why the backlog is not delivered: stopped, set_aside, no_broker, all_delayed, no_consumers, unacked_limit, "
+        "no_permits or key_drains; null if nothing is left, or it is being delivered",
     ),
     (
         "error",

@@ -141,6 +141,19 @@ def test_why_a_backlog_is_not_delivered(pulsar_client, pulsar_broker, look):
     assert (limited.blocked, limited.unacked, limited.consumers[0].is_blocked) == ("unacked_limit", 1, True)
 
 
+def test_without_a_broker_nothing_that_waits_is_delivered(pulsar_client, pulsar_broker, pulsar_clock, look):
+    for name in ("idle", "empty"):
+        pulsar_client.subscribe("t" if name == "idle" else "u", name).close()
+    send(pulsar_client, "t", "a")
+    assert of(look(), "idle").blocked == "no_consumers"
+    overview = Overview(pulsar_broker.layout)
+    overview.look(pulsar_clock.now())
+    pulsar_broker.close()
+    root = overview.look(pulsar_clock.now())
+    assert of(root, "idle").blocked == "no_broker"
+    assert of(root, "empty", "persistent://public/default/u").blocked is None
+
+
 def test_keys_that_drain(pulsar_client, pulsar_broker, look):
     kept = {"consumer_type": pulsar.ConsumerType.KeyShared, "receiver_queue_size": 1000}
     first = pulsar_client.subscribe("t", "keys", consumer_name="first", **kept)

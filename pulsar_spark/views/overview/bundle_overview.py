@@ -18,7 +18,14 @@ from pulsar_spark.views.overview.followed_rows import FollowedRows
 from pulsar_spark.views.overview.published import Place, PublishedIndex
 from pulsar_spark.views.overview.rates import Rates
 from pulsar_spark.views.overview.rounds import round_state
-from pulsar_spark.views.overview.values import BrokerState, ConsumerState, RoundState, SubscriptionState, TopicState
+from pulsar_spark.views.overview.values import (
+    NO_BROKER,
+    BrokerState,
+    ConsumerState,
+    RoundState,
+    SubscriptionState,
+    TopicState,
+)
 
 _MOST_TIMES = 10_000
 _NOTHING = Unacked()
@@ -95,7 +102,9 @@ class BundleOverview:
         for row in state.consumers:
             rates.set((key, row["consumer_id"]), tuple(row[name] or 0 for name in CURSOR_COUNTERS[:2]))
 
-    def subscriptions(self, now: datetime, is_its: Callable[[str], bool]) -> Iterator[SubscriptionState]:
+    def subscriptions(
+        self, now: datetime, is_its: Callable[[str], bool], *, is_served: bool
+    ) -> Iterator[SubscriptionState]:
         """Those of the topics of which *is_its* holds, on each partition."""
         errors, waiting = Errors(self._rows), count_waiting_letters(self._rows)
         rates_of, cursors, has_errors = self._rates.of, self._rows.cursors, bool(errors)
@@ -106,9 +115,12 @@ class BundleOverview:
                 continue
             rates, rate_in = rates_of(key), rates_in.get(key[:2], 0.0)
             letters, error = waiting.get(key, 0), errors.of_cursor(topic, key) if has_errors else None
-            changing = rates, rate_in, letters, error
+            blocked = error.kind if error else state.blocked
+            if not (error or is_served) and state.backlog > state.unacked[None].entries:
+                blocked = NO_BROKER
+            changing = rates, rate_in, letters, error, blocked
             if known is None or known[0] != changing or known[1].consumers:
-                known = self._values[key] = changing, self._value(now, key, state, rates, rate_in, letters, error)
+                known = self._values[key] = changing, self._value(now, key, state, *changing)
             elif known[1].oldest_publish_time is not None:
                 age = _seconds(known[1].oldest_publish_time, now)
                 known = self._values[key] = changing, known[1]._replace(backlog_age_seconds=age)
@@ -123,6 +135,7 @@ class BundleOverview:
         rate_in: float,
         waiting: int,
         error: Error | None,
+        blocked: str | None,
     ) -> SubscriptionState:
         cursor, topic = self._rows.cursors[key], self._rows.topics.get(key[:2])
         delivered, redelivered, acknowledged, dead = self._rates.counters(key)
@@ -150,7 +163,7 @@ class BundleOverview:
             rate_acknowledged=done,
             rate_dead=died,
             consumers=tuple(self._consumer(now, key, row, state) for row in state.consumers),
-            blocked=error.kind if error else state.blocked,
+            blocked=blocked,
             error=error.text if error else state.error,
             mark_delete_position=cursor["mark_delete_position"],
             read_position=cursor["read_position"],

@@ -117,8 +117,8 @@ def _why_blocked(
     unacked: Mapping[str | None, Unacked],
     consumers: list[dict],
 ) -> str | None:
-    """Why entries that wait are not delivered: a word of ``values.BLOCKED``; None if none waits, or one is about to be
-    delivered."""
+    """Why entries that wait are not delivered, if a broker serves them: a word of ``values.BLOCKED``; None if none waits,
+    or one is about to be delivered."""
     cursor = latest.cursors[key]
     ready = backlog - delayed - unacked[None].entries
     if backlog and backlog == delayed:

@@ -55,10 +55,10 @@ class Overview:
             if self._is_read(broker):
                 bundle.catch_up(now)
                 is_its = _is_of(found, name)
-                subscriptions += bundle.subscriptions(now, is_its)
+                broker = bundle.broker()
+                subscriptions += bundle.subscriptions(now, is_its, is_served=broker.is_serving)
                 topics += bundle.topics(is_its)
                 rounds += bundle.take_rounds()
-                broker = bundle.broker()
             brokers.append(broker)
         subscriptions.sort(key=severity)
         totals = list(summed(subscriptions))

@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import NamedTuple
 
-STOPPED, SET_ASIDE, ALL_DELAYED = "stopped", "set_aside", "all_delayed"
+STOPPED, SET_ASIDE, NO_BROKER, ALL_DELAYED = "stopped", "set_aside", "no_broker", "all_delayed"
 NO_CONSUMERS, UNACKED_LIMIT, NO_PERMITS, KEY_DRAINS = "no_consumers", "unacked_limit", "no_permits", "key_drains"
 BLOCKED = {
     STOPPED: "the topic's log cannot be read further",
     SET_ASIDE: "the broker failed on the topic or the subscription, which waits until somebody asks for another try",
+    NO_BROKER: "no broker serves the topic",
     ALL_DELAYED: "all that is left waits for its deliver time, or for the time after which it was given back",
     NO_CONSUMERS: "no consumer is connected",
     UNACKED_LIMIT: "a limit of unacknowledged messages is reached: of the broker, the subscription or its consumers",
