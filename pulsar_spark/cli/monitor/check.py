@@ -46,7 +46,9 @@ def check(
     backlog_age: Annotated[str | None, typer.Option("--backlog-age", help=_OPTION.format("5m,1h"))] = None,
     unacked: Annotated[str | None, typer.Option("--unacked", help=_OPTION.format("1000,5000"))] = None,
     backlog: Annotated[str | None, typer.Option("--backlog", help=_OPTION.format("1000,5000"))] = None,
-    is_broker: Annotated[bool, typer.Option("--broker", help="Critical if a bundle has no broker.")] = False,
+    is_broker: Annotated[
+        bool, typer.Option("--broker", help="Critical if a bundle has no broker; takes up to 10 s in an object store.")
+    ] = False,
     format: Annotated[CheckFormat, typer.Option("--format", help="How to print the result.")] = CheckFormat.text,
     as_json: Json = False,
 ):
@@ -59,7 +61,7 @@ def check(
         if not thresholds and not is_broker:
             raise InvalidConfiguration("nothing to check: give --backlog-age, --unacked, --backlog or --broker")
         seen = look(overview_of(root))
-        found = [of_brokers(seen)] if is_broker else []
+        found = [of_brokers(Layout(root), seen)] if is_broker else []
         states = chosen(Layout(root), seen, topic, subscription)
         found += findings(states, thresholds)
     except (OSError, PulsarSparkError) as error:

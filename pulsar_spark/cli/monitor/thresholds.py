@@ -9,6 +9,9 @@ from pulsar_spark.cli.monitor.table import short_topic
 from pulsar_spark.cli.policies.delayed_delivery import milliseconds
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays.durations import shown_seconds
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.topics.bundles import layouts_of
 from pulsar_spark.views.overview import RootState, SubscriptionState
 
 
@@ -111,9 +114,13 @@ def findings(states: Iterable[SubscriptionState], thresholds: Iterable[Threshold
     return sorted(found, key=lambda each: -each.status)
 
 
-def of_brokers(found: RootState) -> Finding:
-    """Critical if some bundle has no broker."""
-    missing = [broker.bundle for broker in found.brokers if not broker.is_serving]
+def of_brokers(layout: Layout, found: RootState) -> Finding:
+    """Critical if some bundle has no broker; in an object store, waits for a sign of life of each."""
+    serving = {broker.bundle for broker in found.brokers if broker.is_serving}
+    sure = {
+        each.bundle for each in layouts_of(layout) if each.bundle in serving and BundleLease(each, "").sure_holder()
+    }
+    missing = [broker.bundle for broker in found.brokers if broker.bundle not in sure]
     if not missing:
         return Finding(BROKER, Status.OK, 1, "a broker serves")
     which = f"bundles {', '.join(missing)}" if len(found.brokers) > 1 else "the root"

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from pulsar_spark.cli import app
 from pulsar_spark.cli.monitor.thresholds import MEASURES, Status, findings, threshold
 from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.storage.processes.lease import BundleLease
 from tests.support.states import subscription_state
 from tests.support.waiting import send
 
@@ -79,6 +80,11 @@ def test_exit_codes(root, pulsar_broker):
     pulsar_broker.close()
     without = check(root, "--broker")
     assert (without.exit_code, without.stdout) == (2, "CRITICAL no broker serves the root\n")
+
+
+def test_a_lease_that_nobody_renews_is_no_broker(root, monkeypatch):
+    monkeypatch.setattr(BundleLease, "sure_holder", lambda lease: None)
+    assert check(root, "--broker").stdout == "CRITICAL no broker serves the root\n"
 
 
 def test_what_cannot_be_checked_is_unknown(root, tmp_path):
