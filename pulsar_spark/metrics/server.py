@@ -9,9 +9,10 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import cast
 
-from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
+from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.metrics.exporter import Exporter
 from pulsar_spark.metrics.exposition import CONTENT_TYPE
+from pulsar_spark.storage.delta.scan import LOOK_FAILED
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
                     text, kind = exporter.text(), CONTENT_TYPE
                 case _:
                     status, text = HTTPStatus.NOT_FOUND, "ask for /metrics, /healthz or /readyz\n"
-        except (OSError, PulsarSparkError) as error:
+        except LOOK_FAILED as error:
             status, text = HTTPStatus.SERVICE_UNAVAILABLE, f"{type(error).__name__}: {error}\n"
         body = text.encode()
         self.send_response(status)

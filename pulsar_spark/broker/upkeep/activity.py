@@ -8,13 +8,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from deltalake.exceptions import DeltaError
-
 from pulsar_spark.broker.round.rounds import Rounds
 from pulsar_spark.broker.round.samples import Samples
 from pulsar_spark.broker.upkeep.background import Background
-from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.storage.delta.definitions import create_table
+from pulsar_spark.storage.delta.scan import MAY_PASS
 from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.table_specs import ACTIVITY
@@ -72,7 +70,7 @@ class ActivityUpkeep:
         try:
             create_table(path, ACTIVITY)
             AppendTable(path).append(ACTIVITY.rows([row for rows in taken for row in rows]))
-        except (OSError, PulsarSparkError, DeltaError) as failed:
+        except MAY_PASS as failed:
             self._samples.waiting.extendleft(reversed(taken))
             if self._failed != str(failed):
                 log.warning("samples of activity cannot be written and are tried again: %s", failed)

@@ -9,12 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from deltalake.exceptions import DeltaError
-
 from pulsar_spark.broker.upkeep.background import Background, Rotation
-from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import MAY_PASS
 from pulsar_spark.storage.delta.table_parts import give_memory_back
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.processes.lease import BundleLease
@@ -34,7 +32,6 @@ TABLES_A_LOOK = 30
 """Tables of a root in an object store looked at each time: one a second."""
 BEHIND = 4 * COMMITS
 """Commits since the last look from which a table is behind; the more there are, the shorter the rest."""
-MAY_PASS = (OSError, PulsarSparkError, DeltaError)
 log = logging.getLogger(__name__)
 
 

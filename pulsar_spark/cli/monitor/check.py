@@ -18,8 +18,9 @@ from pulsar_spark.cli.monitor.thresholds import (
     threshold,
     worst,
 )
-from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError, SubscriptionNotFound
+from pulsar_spark.errors import InvalidConfiguration, SubscriptionNotFound
 from pulsar_spark.metrics.exposition import GAUGE, Metric, exposed, labels
+from pulsar_spark.storage.delta.scan import LOOK_FAILED
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.views.overview import RootState, SubscriptionState
@@ -64,7 +65,7 @@ def check(
         found = [of_brokers(Layout(root), seen)] if is_broker else []
         states = chosen(Layout(root), seen, topic, subscription)
         found += findings(states, thresholds)
-    except (OSError, PulsarSparkError) as error:
+    except LOOK_FAILED as error:
         text = on_one_line(f"{type(error).__name__}: {error}")
         names = [each.measure.name for each in thresholds] + [BROKER] * is_broker
         found = [Finding(name, Status.UNKNOWN, 0, text) for name in names or ["check"]]

@@ -25,9 +25,9 @@ from pulsar_spark.cli.monitor.frames import (
 from pulsar_spark.cli.monitor.root_stats import look, overview_of, print_root
 from pulsar_spark.cli.monitor.terminal import REVERSE, Terminal
 from pulsar_spark.cli.signals import clean_up_on_sigterm
-from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.requester import require_root
 from pulsar_spark.protocol.topics.topic_name import parse_topic_name
+from pulsar_spark.storage.delta.scan import LOOK_FAILED
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics.topics import is_root
 from pulsar_spark.views.overview import Overview, RootState, RoundState, SubscriptionState
@@ -71,7 +71,7 @@ class Top:
         try:
             self._found, self._error = look(self._overview), None
             self._rounds.extend(self._found.rounds)
-        except (OSError, PulsarSparkError) as error:
+        except LOOK_FAILED as error:
             if self._found is None:
                 raise
             self._error = f"{type(error).__name__}: {error}"
@@ -135,7 +135,7 @@ class Top:
                 found = self._admin.stats(state.topic)["subscriptions"].get(state.subscription, {"consumers": []})
                 ranges = {each["consumerName"]: each.get("keyHashRanges", []) for each in found["consumers"]}
             return Details(ranges, self._oldest(state))
-        except (OSError, PulsarSparkError) as error:
+        except LOOK_FAILED as error:
             return Details(error=f"{type(error).__name__}: {error}")
 
     def _oldest(self, state: SubscriptionState) -> tuple[OldMessage, ...]:

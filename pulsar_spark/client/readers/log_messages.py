@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 
 from pulsar_spark.client.model.block import Block
 from pulsar_spark.client.model.message import Message
@@ -16,20 +15,19 @@ from pulsar_spark.client.readers.start import Start
 from pulsar_spark.client.readers.topic_log import TopicLog, last_message_id
 from pulsar_spark.client.receiving.joining import Joining
 from pulsar_spark.client.schema.payloads import PayloadOpener
-from pulsar_spark.errors import InvalidConfiguration, MessagesLost, PulsarSparkError, UnreadableMessage
+from pulsar_spark.errors import InvalidConfiguration, MessagesLost, UnreadableMessage
 from pulsar_spark.protocol.delays.instants import EPOCH
 from pulsar_spark.protocol.topics.message_id import MessageId
 from pulsar_spark.protocol.topics.numbering import Run
 from pulsar_spark.schema import Schema
 from pulsar_spark.storage.compaction.compacted import CompactedView
+from pulsar_spark.storage.delta.scan import MAY_PASS
 from pulsar_spark.storage.store.away import is_away
 from pulsar_spark.storage.topics.topics import Topic
 
 _T = TypeVar("_T")
 Read = Message | MessagesLost | UnreadableMessage
 """A message, or an error in its place."""
-_FAILED = PulsarSparkError, OSError, DeltaError
-"""Errors of reading, also while the root is away."""
 
 
 class _NotNow: ...
@@ -169,7 +167,7 @@ class LogMessages:
                     yield from self._compacted(self._block(rows, partition), partition)
                     positions[partition] = rows["position"][-1].as_py()
                 begins[partition] = passed[partition] + 1
-            except _FAILED as error:
+            except MAY_PASS as error:
                 if is_away(self._topic.path):
                     yield _NOT_NOW
                 elif not isinstance(error, FileNotFoundError) or not view.look():
@@ -196,7 +194,7 @@ class LogMessages:
                     given += 1
                     yield each
                 return
-            except _FAILED:
+            except MAY_PASS:
                 if not is_away(self._topic.path):
                     raise
             yield _NOT_NOW

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import fs
 
-from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.errors import DOCTOR, CorruptState, PulsarSparkError
 from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.processes import forks
 from pulsar_spark.storage.repair.broken_log import check_log, empty_commit
@@ -24,6 +24,10 @@ from pulsar_spark.storage.store.volumes import named
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset, Expression
 
+MAY_PASS = (OSError, PulsarSparkError, DeltaError)
+"""What reading or writing a table raises, and a later attempt may not."""
+LOOK_FAILED = (*MAY_PASS, pa.ArrowException)
+"""What a look at a whole root raises: also for a file that changes or goes meanwhile."""
 _GAP = "found gap"
 _LISTINGS = 20
 _LOOK_BACK = 10_000
