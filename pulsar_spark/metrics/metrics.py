@@ -165,8 +165,8 @@ LAST_ROUND = Metric(
 ROUND_SECONDS = Metric(
     "pulsar_spark_round_seconds",
     "summary",
-    "Time that rounds took in each step: number, requests, gather, plan, write. Only of rounds since the first "
-    "request, at most a thousand between two.",
+    "Time that rounds took in each step: number, requests, gather, plan, write. The first request counts "
+    "rounds since the latest snapshot; at most a thousand count between two requests.",
 )
 LOOK_SECONDS = Metric("pulsar_spark_look_seconds", GAUGE, "Time that it took to read what is shown here.")
 ALL = (
