@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.metrics import exporter as module
@@ -63,14 +64,15 @@ def test_many_at_once_get_whole_answers(pulsar_client, pulsar_broker):
     assert all(read_exposition(text) for *_, text in answers)
 
 
-def test_a_root_that_fails_is_an_answer(pulsar_broker, monkeypatch):
+@pytest.mark.parametrize("error", [OSError, DeltaError])
+def test_a_root_that_fails_is_an_answer(pulsar_broker, monkeypatch, error):
     def fail(*_):
-        raise OSError("the disk is gone")
+        raise error("the disk is gone")
 
     shown = Exporter(pulsar_broker.layout.root)
     monkeypatch.setattr(shown, "_look", fail)
     with serving(shown, listener(LOOPBACK, 0)) as server:
-        assert ask(server.server_address, "/metrics")[::2] == (503, "OSError: the disk is gone\n")
+        assert ask(server.server_address, "/metrics")[::2] == (503, f"{error.__name__}: the disk is gone\n")
         assert ask(server.server_address, "/healthz")[0] == 200
 
 

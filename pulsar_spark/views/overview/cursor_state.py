@@ -117,7 +117,7 @@ def _why_blocked(
     unacked: Mapping[str | None, Unacked],
     consumers: list[dict],
 ) -> str | None:
-    """Why entries that wait are not delivered, if a broker serves them: a word of ``values.BLOCKED``; None if none waits,
+    """Why entries that wait are not delivered though a broker serves: a word of ``values.BLOCKED``; None if none waits,
     or one is about to be delivered."""
     cursor = latest.cursors[key]
     ready = backlog - delayed - unacked[None].entries

@@ -2,8 +2,10 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 from click.testing import Result
+from deltalake.exceptions import DeltaError
 from typer.testing import CliRunner
 
 from pulsar_spark.cli import app
@@ -95,13 +97,14 @@ def test_what_cannot_be_checked_is_unknown(root, tmp_path):
     assert 'pulsar_spark_check_status{check="broker"} 3' in check(tmp_path, "--broker", "--format", "prometheus").stdout
 
 
-def test_a_disk_that_fails_is_unknown(root, monkeypatch):
+@pytest.mark.parametrize("error", [OSError, DeltaError, pa.ArrowInvalid])
+def test_a_disk_that_fails_is_unknown(root, monkeypatch, error):
     def fail(*_):
-        raise OSError("the disk\nis gone")
+        raise error("the disk\nis gone")
 
     monkeypatch.setattr("pulsar_spark.cli.monitor.check.look", fail)
     found = check(root, "--broker")
-    assert (found.exit_code, found.stdout) == (3, "UNKNOWN OSError: the disk\\nis gone\n")
+    assert (found.exit_code, found.stdout) == (3, f"UNKNOWN {error.__name__}: the disk\\nis gone\n")
 
 
 def test_formats_for_programs(root):
