@@ -38,6 +38,11 @@ def test_the_help_offers_the_types_that_are_served():
     assert "Exclusive, Failover, Shared, KeyShared." in said
 
 
+@pytest.mark.parametrize("command", ["consume", "read"])
+def test_the_help_says_how_a_command_without_end_ends(command):
+    assert "ith -n 0 " in CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output
+
+
 def test_function_and_job_start_a_new_subscription_at_the_same_place():
     given = consume_job.parse_arguments(["--root", "r", "--topic", "t", "--subscription", "s", "--target", "x"])
     assert given.initial_position == inspect.signature(consume).parameters["initial_position"].default == "Earliest"

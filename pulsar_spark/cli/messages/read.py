@@ -36,7 +36,8 @@ def read(
     as_json: Json = False,
 ):
     """Read messages of a topic, from a position on and without a subscription; print ids, keys, properties and sizes.
-    With --json one line of JSON each. Needs no broker. SIGTERM and Ctrl-C end it with exit code 143 or 130."""
+    With --json one line of JSON each. Needs no broker. SIGTERM and Ctrl-C end it with exit code 143 or 130,
+    with -n 0 with exit code 0."""
     first = _ENDS.get(start) or parse_message_id(start)
     require_root(Layout(root))
     resolve_topic(Layout(root), topic)
