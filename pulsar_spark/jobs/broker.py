@@ -41,7 +41,10 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         "--housekeeping",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="keep the root's tables small and their logs short, in the background, while the broker serves",
+        help=(
+            "keep the root's tables small and their logs short, in the background, while the broker serves, and sample "
+            "activity once a minute"
+        ),
     )
     parser.add_argument(
         "--available-now", action="store_true", help="end when all work is done and no client is connected"

@@ -59,6 +59,11 @@ def test_the_command_and_the_job_take_the_same_options(started, given, asked):
     assert started == [("there", *asked)] * 2
 
 
+def test_the_help_says_that_housekeeping_samples_activity():
+    found = CliRunner().invoke(app, ["broker", "--help"], env={"COLUMNS": "400"}).output
+    assert "sample activity" in found
+
+
 def test_a_limit_below_nothing_is_refused(started, tmp_path):
     assert CliRunner().invoke(app, ["broker", "--root", "there", OPTION, "-1"]).exit_code == 2
     with pytest.raises(InvalidConfiguration, match="max_unacked_messages_per_broker -1"):

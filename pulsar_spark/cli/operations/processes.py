@@ -53,7 +53,10 @@ Housekeeping = Annotated[
     bool,
     typer.Option(
         "--housekeeping/--no-housekeeping",
-        help="Keep the root's tables small and their logs short, in the background, while the broker serves.",
+        help=(
+            "Keep the root's tables small and their logs short, in the background, while the broker serves, and sample "
+            "activity once a minute."
+        ),
     ),
 ]
 MetricsPort = Annotated[
