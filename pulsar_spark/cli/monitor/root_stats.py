@@ -65,7 +65,6 @@ _OF_SUBSCRIPTION = {
     "msgRateIn": "rate_in",
     "msgRateOut": "rate_out",
     "msgRateRedeliver": "rate_redelivered",
-    "messageAckRate": "rate_acknowledged",
     "msgOutCounter": "delivered",
     "msgRedeliverCounter": "redelivered",
     "msgAckCounter": "acknowledged",

@@ -50,6 +50,7 @@ def test_json_has_the_names_of_pulsar(busy):
     of_topic = json.loads(say(busy.layout.root, "stats", "orders", "--json"))["subscriptions"]["billing"]
     same = "msgBacklog", "msgBacklogNoDelayed", "msgDelayed", "unackedMessages", "msgOutCounter", "msgRedeliverCounter"
     assert {name: billing[name] for name in same} == {name: of_topic[name] for name in same}
+    assert "messageAckRate" not in billing, "one look cannot tell it"
     assert billing["consumers"][0]["consumerName"] == of_topic["consumers"][0]["consumerName"] == "worker"
 
 
