@@ -20,7 +20,7 @@ from pulsar_spark.views.overview import BrokerState, Overview, RootState, RoundS
 from pulsar_spark.views.overview.values import BLOCKED
 
 FRESH_SECONDS = 0.5
-_STEPS = "number", "requests", "gather", "plan", "write"
+_STEPS = {step: f"{step}_ms" for step in ("number", "requests", "gather", "plan")} | {"write": "write_before_ms"}
 
 
 class Exporter:
@@ -96,8 +96,8 @@ class Exporter:
 
     def _add_rounds(self, rounds: Iterable[RoundState]) -> None:
         for each in rounds:
-            for step in _STEPS:
-                milliseconds = getattr(each, f"{step}_ms")
+            for step, field in _STEPS.items():
+                milliseconds = getattr(each, field)
                 if milliseconds is not None:
                     self._sums[each.bundle, step] += milliseconds / 1000
                     self._counts[each.bundle, step] += 1

@@ -17,6 +17,7 @@ from pulsar_spark.storage.topics.topics import prepare_root, read_topic
 from pulsar_spark.testing.plain_broker import PlainBroker
 from pulsar_spark.views.overview import Overview
 from pulsar_spark.views.overview.published import PublishedIndex
+from pulsar_spark.views.overview.rounds import round_state
 from tests.broker.test_bundles import HIGH, LOW, both
 from tests.support.waiting import DEADLINE_SECONDS, send
 
@@ -335,3 +336,8 @@ def test_after_a_split_each_topic_is_there_once_with_its_counters(root):
     assert {each.topic: each.acknowledged for each in after.totals} == {LOW: 1, HIGH: 1}
     assert [each.is_serving for each in after.brokers] == [True, True]
     assert all(each.broker_table("activity").exists() for each in layouts_of(Layout(root)))
+
+
+def test_a_round_has_the_time_that_the_round_before_took_to_write():
+    row = {"round": 2, "round_time": None, "broker_id": "b", "epoch": 1, "is_snapshot": False}
+    assert round_state("all", row | {"counts": [("write_us", 3000)]}).write_before_ms == 3.0

@@ -66,7 +66,7 @@ def rounds(found: Iterable[RoundState], width: int) -> list[str]:
 def _round(each: RoundState) -> str:
     counts = (each.published, each.requests, each.delivered, each.acknowledged, each.returned, each.dead)
     cells = [number(count or 0, size).rjust(size) for count, size in zip(counts, (5, 4, 5, 5, 5, 4))]
-    steps = (each.number_ms, each.requests_ms, each.gather_ms, each.plan_ms, each.write_ms)
+    steps = (each.number_ms, each.requests_ms, each.gather_ms, each.plan_ms, each.write_before_ms)
     times = [("" if step is None else number(round(step), 4)).rjust(4) for step in steps]
     return f"{each.round:>9} {each.time:%H:%M:%S}Z {' '.join(cells + times)}"
 

@@ -159,7 +159,7 @@ class RoundState(NamedTuple):
     """gathered its entries,"""
     plan_ms: float | None
     """and planned, and took the result into memory."""
-    write_ms: float | None
+    write_before_ms: float | None
     """How long the same broker's round before took to write, since a round cannot state its own."""
 
 
