@@ -256,8 +256,7 @@ def consume(
     """Receive messages and print their ids, keys, properties and sizes; with --json one line of JSON each.
 
     The topic must exist ('topics create' and 'produce' create it), unless --create is given.
-    SIGTERM and Ctrl-C close the consumer. The exit code is then 143 or 130, unless all requested messages came before.
-    With -n 0 it is 0.
+    SIGTERM and Ctrl-C close the consumer. The exit code is then 143 or 130. With -n 0 or after all messages it is 0.
     """
     consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", subscription_type, SUBSCRIPTION_TYPES)
     options = {
