@@ -74,7 +74,8 @@ def test_what_has_no_labels_of_its_own_is_summed(busy):
         if name.startswith("pulsar_subscription_") and family.type == "gauge":
             folded = max if name.endswith("age_seconds") else sum
             assert len(family.samples) == 2
-            assert folded(family.samples.values()) == pytest.approx(folded(whole[name].samples.values()), abs=1)
+            later = 60 if name.endswith("_seconds") else 1  # the second look may come late on a busy machine
+            assert folded(family.samples.values()) == pytest.approx(folded(whole[name].samples.values()), abs=later)
     (worst,) = [dict(of) for of in few["pulsar_out_messages_total"].samples]
     assert worst["subscription"] == HOSTILE, "counters of changing sums would seem to begin anew"
     others = few["pulsar_subscription_back_log"].value(topic="__others__", subscription="__others__")
