@@ -17,6 +17,7 @@ from pulsar_spark.protocol.subscriptions.membership import KEY_SHARED
 from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.delta.scan import check_opens
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.spark.spark_root import layout_for_frames
 from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.topics.topics import check_layout
@@ -82,7 +83,7 @@ def rows_by_bundle(
     for served, bundle in zip(bundles_of(layout).ranges, layouts_of(layout), strict=True):
         path = bundle.broker_table(spec.name)
         if is_optional and not path.exists():
-            found.append(spark.createDataFrame([], from_arrow_schema(spec.schema)))
+            found.append(local_frame(spark, spec.schema.empty_table()))
             continue
         check_opens(path)
         rows = spark.read.format("delta").load(str(path))

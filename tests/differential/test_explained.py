@@ -133,6 +133,6 @@ def play(kind: str, examples: int) -> set[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_words_are_those_of_the_reference_account(kind):
     words = play(kind, 2)
-    assert {"acknowledged", "pending"} <= words
+    assert words & {"acknowledged", "pending"}, "two histories may have only one of them"
     assert kind != "keys" or words & ORDER
     assert kind != "delays" or "delayed" in words
