@@ -22,6 +22,15 @@ from pulsar_spark.storage.delta import reader_rows
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store.durability import ENVIRONMENT
 from pulsar_spark.storage.topics.topics import prepare_root
+from pulsar_spark.testing.plugin import (  # noqa: F401
+    _new_pulsar_root,
+    _pulsar_time,
+    pulsar_broker,
+    pulsar_client,
+    pulsar_clock,
+    pulsar_root,
+    pulsar_service_url,
+)
 from tests.support.costs import Choosing, Measuring, read_costs
 from tests.support.gs_server import gs_server
 from tests.support.object_store import (

@@ -24,15 +24,6 @@ from pulsar_spark.storage.processes.lease import BundleLease
 from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from pulsar_spark.storage.upkeep.trimming import trim_topic
 from pulsar_spark.table_specs import REQUESTS
-from pulsar_spark.testing.plugin import (  # noqa: F401
-    _new_pulsar_root,
-    _pulsar_time,
-    pulsar_broker,
-    pulsar_client,
-    pulsar_clock,
-    pulsar_root,
-    pulsar_service_url,
-)
 from pulsar_spark.views.explain.reasons import WORDS
 from tests.docs.pages import REPOSITORY
 from tests.support.arriving import arrive
@@ -51,12 +42,12 @@ ON = On(TOPIC)
 
 
 @pytest.fixture
-def admin(pulsar_service_url) -> Admin:  # noqa: F811
+def admin(pulsar_service_url) -> Admin:
     return Admin(pulsar_service_url)
 
 
 @pytest.fixture
-def why(pulsar_broker, admin):  # noqa: F811
+def why(pulsar_broker, admin):
     """Why a message is where it is on a subscription: a dict with ``why``, ``sentence`` and facts."""
 
     def explain(message, subscription: str = "s") -> dict:
@@ -69,7 +60,7 @@ def why(pulsar_broker, admin):  # noqa: F811
     return explain
 
 
-def test_a_delivery_and_its_return(pulsar_client, pulsar_clock, why):  # noqa: F811
+def test_a_delivery_and_its_return(pulsar_client, pulsar_clock, why):
     consumer = pulsar_client.subscribe("t", "s", **SHARED, negative_ack_redelivery_delay_ms=60_000)
     sent = pulsar_client.create_producer("t").send(b"x")
     now = pulsar_clock.now()
@@ -91,7 +82,7 @@ def test_a_delivery_and_its_return(pulsar_client, pulsar_clock, why):  # noqa: F
     assert why(sent)["why"] == "acknowledged"
 
 
-def test_a_deliver_time(pulsar_client, pulsar_clock, why):  # noqa: F811
+def test_a_deliver_time(pulsar_client, pulsar_clock, why):
     consumer = pulsar_client.subscribe("t", "s", **SHARED)
     later = pulsar_client.create_producer("t").send(b"x", deliver_after=timedelta(minutes=5))
     until = (pulsar_clock.now() + timedelta(minutes=5)).isoformat(timespec="milliseconds")
@@ -105,7 +96,7 @@ def test_a_deliver_time(pulsar_client, pulsar_clock, why):  # noqa: F811
     assert why(later)["why"] == "no_consumers"
 
 
-def test_messages_of_a_batch_are_explained_one_by_one(pulsar_client, admin, why):  # noqa: F811
+def test_messages_of_a_batch_are_explained_one_by_one(pulsar_client, admin, why):
     consumer = pulsar_client.subscribe("t", "s", **SHARED)
     producer = pulsar_client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=60_000)
     for key in "abc":
@@ -121,7 +112,7 @@ def test_messages_of_a_batch_are_explained_one_by_one(pulsar_client, admin, why)
     assert why(whole)["why"] == "pending", "some of it"
 
 
-def test_permits_and_what_comes_before(pulsar_client, why):  # noqa: F811
+def test_permits_and_what_comes_before(pulsar_client, why):
     pulsar_client.subscribe("t", "s", **SHARED, receiver_queue_size=1)
     sent = [pulsar_client.create_producer("t").send(b"x") for _ in range(4)]
     assert [why(each)["why"] for each in sent] == ["pending", "no_permits", "unread", "unread"]
@@ -130,7 +121,7 @@ def test_permits_and_what_comes_before(pulsar_client, why):  # noqa: F811
     assert why(sent[2])["sentence"] == ("it is unread, and 1 entry comes before it; consumer 'worker' has no permits")
 
 
-def test_a_consumer_that_has_become_active(pulsar_client, pulsar_broker, pulsar_clock, why):  # noqa: F811
+def test_a_consumer_that_has_become_active(pulsar_client, pulsar_broker, pulsar_clock, why):
     consumers = {name: pulsar_client.subscribe("t", "s", TYPES.Failover, consumer_name=name) for name in "ab"}
     sent = pulsar_client.create_producer("t").send(b"x")
     active = why(sent)["consumerName"]
@@ -141,7 +132,7 @@ def test_a_consumer_that_has_become_active(pulsar_client, pulsar_broker, pulsar_
     assert why(sent)["consumerName"] == found["consumerName"]
 
 
-def test_keys_that_drain_and_keys_that_wait(pulsar_client, pulsar_clock, why):  # noqa: F811
+def test_keys_that_drain_and_keys_that_wait(pulsar_client, pulsar_clock, why):
     policy = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, False, [(0, 65535)])
     options = {"consumer_type": TYPES.KeyShared, "negative_ack_redelivery_delay_ms": 60_000}
     first = pulsar_client.subscribe("t", "s", consumer_name="a", key_shared_policy=policy, **options)
@@ -156,7 +147,7 @@ def test_keys_that_drain_and_keys_that_wait(pulsar_client, pulsar_clock, why):  
     assert why(producer.send(b"z", partition_key="other"))["why"] == "pending"
 
 
-def test_a_key_drains_at_its_former_owner(pulsar_client, why):  # noqa: F811
+def test_a_key_drains_at_its_former_owner(pulsar_client, why):
     options = {"consumer_type": TYPES.KeyShared}
     pulsar_client.subscribe("t", "s", consumer_name="a", **options)
     producer = pulsar_client.create_producer("t")
@@ -172,7 +163,7 @@ def test_a_key_drains_at_its_former_owner(pulsar_client, why):  # noqa: F811
             assert each["sentence"].startswith("its key drains: consumer 'a' still has 1 message of it, first (")
 
 
-def test_a_key_that_nobody_owns(pulsar_client, why):  # noqa: F811
+def test_a_key_that_nobody_owns(pulsar_client, why):
     policy = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, False, [(0, 0)])
     pulsar_client.subscribe("t", "s", TYPES.KeyShared, key_shared_policy=policy)
     assert why(pulsar_client.create_producer("t").send(b"x", partition_key="k"))["why"] == "no_owner"
@@ -279,7 +270,7 @@ def test_what_is_no_longer_in_the_topic(engine):
     assert words(engine, 0, 1) == ["trimmed", "trimmed"]
 
 
-def test_chunks(pulsar_broker, pulsar_client, admin):  # noqa: F811
+def test_chunks(pulsar_broker, pulsar_client, admin):
     topic = create_topic(pulsar_broker.layout, "t")
     pulsar_client.subscribe("t", "s", **SHARED)
     arrive(pulsar_broker, "t", "done:0:2", "open:0:4", "done:1:2", "open:1:4", publish_time=datetime.now(UTC))
@@ -299,7 +290,7 @@ def events(admin: Admin, message_id: MessageId, subscription: str = "s") -> list
     return [each["event"] for each in admin.explain(message_id, subscription)["life"]]
 
 
-def test_who_acknowledged_it(pulsar_client, pulsar_clock, pulsar_broker, admin, why):  # noqa: F811
+def test_who_acknowledged_it(pulsar_client, pulsar_clock, pulsar_broker, admin, why):
     shared = pulsar_client.subscribe("t", "s", **SHARED)
     alone = pulsar_client.subscribe("t", "alone", consumer_name="alone")
     producer = pulsar_client.create_producer("t")
@@ -322,7 +313,7 @@ def test_who_acknowledged_it(pulsar_client, pulsar_clock, pulsar_broker, admin, 
     assert why(first, "late")["how"] == "subscribed_later", "younger than its time to live"
 
 
-def test_a_move_before_its_publish_did_not_acknowledge_it(pulsar_client, pulsar_clock, admin, why):  # noqa: F811
+def test_a_move_before_its_publish_did_not_acknowledge_it(pulsar_client, pulsar_clock, admin, why):
     consumer = pulsar_client.subscribe("t", "s", **SHARED)
     admin.clear_backlog("t", "s")
     pulsar_clock.advance(seconds=10)
@@ -387,7 +378,7 @@ def test_time_to_live(engine):
     assert found["sentence"].endswith(": the time to live of its topic ended")
 
 
-def test_dead_letters_and_retries(pulsar_client, pulsar_clock, admin, why):  # noqa: F811
+def test_dead_letters_and_retries(pulsar_client, pulsar_clock, admin, why):
     letters = {"dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(1), "retry_enable": True}
     options = {**SHARED, **letters, "negative_ack_redelivery_delay_ms": 60_000}
     consumer = pulsar_client.subscribe("t", "s", **options)
@@ -425,7 +416,7 @@ def fails(*_):
     raise ValueError("no letter can be made")
 
 
-def test_the_command(pulsar_broker, pulsar_client, pulsar_root, why):  # noqa: F811
+def test_the_command(pulsar_broker, pulsar_client, pulsar_root, why):
     pulsar_client.subscribe("t", "s", **SHARED)
     pulsar_client.subscribe("t", "other", **SHARED).close()
     sent = pulsar_client.create_producer("t", producer_name="p").send(b"secret", partition_key="k\ny")
@@ -446,7 +437,7 @@ def test_the_command(pulsar_broker, pulsar_client, pulsar_root, why):  # noqa: F
         Admin(pulsar_broker.service_url).explain(parse_message_id("1:0"))
 
 
-def test_partitions(pulsar_broker, pulsar_client, admin):  # noqa: F811
+def test_partitions(pulsar_broker, pulsar_client, admin):
     create_topic(pulsar_broker.layout, "p", 2)
     pulsar_client.subscribe("p", "s", **SHARED)
     sent = [pulsar_client.create_producer("p").send(b"x") for _ in range(2)]

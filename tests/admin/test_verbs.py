@@ -16,14 +16,6 @@ from pulsar_spark.errors import (
     TopicNotFound,
 )
 from pulsar_spark.protocol.topics.message_id import MessageId, parse_message_id
-from pulsar_spark.testing.plugin import (  # noqa: F401
-    _new_pulsar_root,
-    _pulsar_time,
-    pulsar_broker,
-    pulsar_client,
-    pulsar_root,
-    pulsar_service_url,
-)
 from tests.support.commands import say
 from tests.support.waiting import DEADLINE_SECONDS, send
 
@@ -31,11 +23,11 @@ TOPIC = "persistent://public/default/t"
 
 
 @pytest.fixture
-def admin(pulsar_service_url) -> Admin:  # noqa: F811
+def admin(pulsar_service_url) -> Admin:
     return Admin(pulsar_service_url)
 
 
-def test_the_last_message_id(admin, pulsar_root, pulsar_client):  # noqa: F811
+def test_the_last_message_id(admin, pulsar_root, pulsar_client):
     producer = pulsar_client.create_producer("t")
     assert admin.last_message_id("t") == MessageId.earliest
     assert say(pulsar_root, "topics", "last-message-id", "t") == "no messages\n"
@@ -49,12 +41,12 @@ def test_the_last_message_id(admin, pulsar_root, pulsar_client):  # noqa: F811
     assert admin.last_message_id("p-partition-1") == MessageId.earliest
 
 
-def test_stats_of_topics_are_those_of_stats(admin, pulsar_root, pulsar_client):  # noqa: F811
+def test_stats_of_topics_are_those_of_stats(admin, pulsar_root, pulsar_client):
     pulsar_client.create_producer("t").close()
     assert say(pulsar_root, "topics", "stats", "t") == say(pulsar_root, "stats", "t")
 
 
-def test_truncate(admin, pulsar_broker, pulsar_root, pulsar_client):  # noqa: F811
+def test_truncate(admin, pulsar_broker, pulsar_root, pulsar_client):
     for name in ("s", "other"):
         pulsar_client.subscribe("t", name, pulsar.ConsumerType.Shared).close()
     send(pulsar_client, "t", *"abcd")
@@ -73,7 +65,7 @@ def test_truncate(admin, pulsar_broker, pulsar_root, pulsar_client):  # noqa: F8
     assert [each["first_position"] for each in admin.truncate("p")] == [0, 0]
 
 
-def test_lookup_and_brokers(admin, pulsar_broker, pulsar_root):  # noqa: F811
+def test_lookup_and_brokers(admin, pulsar_broker, pulsar_root):
     admin.create_topic("t")
     found = admin.lookup("t")
     assert (found["topic"], found["bundle"]) == (TOPIC, "0x00000000_0xffffffff")
@@ -98,7 +90,7 @@ def test_a_root_without_a_broker(layout):
         say(layout.root, "brokers", "healthcheck")
 
 
-def test_tenants_and_namespaces(admin, pulsar_root):  # noqa: F811
+def test_tenants_and_namespaces(admin, pulsar_root):
     assert admin.tenants() == ["public"]
     say(pulsar_root, "tenants", "create", "acme")
     assert json.loads(say(pulsar_root, "tenants", "list", "--json")) == ["acme", "public"]
@@ -126,7 +118,7 @@ def test_tenants_and_namespaces(admin, pulsar_root):  # noqa: F811
         admin.delete_namespace("public/default", force=True)
 
 
-def test_read(pulsar_root, pulsar_client, tmp_path):  # noqa: F811
+def test_read(pulsar_root, pulsar_client, tmp_path):
     sent = [pulsar_client.create_producer("t").send(value) for value in (b"a", b"b", b"c")]
     output = tmp_path / "payloads"
     text = say(pulsar_root, "read", "t", "-m", "earliest", "-n", "2", "--json", "-o", str(output))
@@ -167,7 +159,7 @@ GIVEN = {
     "group, scope, verbs",
     [("namespaces", "public/default", ["retention", "is-allow-auto-update-schema"]), ("topics", "t", ["message-ttl"])],
 )
-def test_policy_verbs(admin, pulsar_root, group, scope, verbs):  # noqa: F811
+def test_policy_verbs(admin, pulsar_root, group, scope, verbs):
     admin.create_topic("t")
     for verb in verbs:
         options, policies, shown = GIVEN[verb]
@@ -220,7 +212,7 @@ class FakeAdmin:
         ("is-allow-auto-update-schema", []),
     ],
 )
-def test_policy_verbs_refuse(pulsar_root, verb, options):  # noqa: F811
+def test_policy_verbs_refuse(pulsar_root, verb, options):
     with pytest.raises(InvalidConfiguration, match="give"):
         say(pulsar_root, "namespaces", f"set-{verb}", "public/default", *options)
 
