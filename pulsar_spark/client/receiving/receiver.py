@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from deltalake.exceptions import DeltaError
-
 from pulsar_spark.client.model.message import Message
 from pulsar_spark.client.model.policies import ConsumerBatchReceivePolicy
 from pulsar_spark.client.receiving.delivery import Delivery
@@ -20,6 +18,7 @@ from pulsar_spark.client.subscribing.subscription import PartitionSubscription
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError, TopicNotFound, UnreadableMessage
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channels import Channels
+from pulsar_spark.storage.delta.scan import MAY_PASS
 from pulsar_spark.storage.store.away import is_away
 
 ROOT_SECONDS = 0.5
@@ -221,7 +220,7 @@ class Receiver:
                 found = self._next_of(self._current)
             except TopicNotFound:  # deleted; the broker will say so for all its deliveries
                 found = None
-            except (PulsarSparkError, OSError, DeltaError) as error:
+            except MAY_PASS as error:
                 if is_away(self._current.subscription.topic.path):
                     self._current.restart()
                     self._is_root_away = True

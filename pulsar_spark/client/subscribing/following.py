@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import TypeVar
 
-from deltalake.exceptions import DeltaError
-
-from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.storage.clock import monotonic
+from pulsar_spark.storage.delta.scan import MAY_PASS
 
 _T = TypeVar("_T")
 PARTITIONS_SECONDS = 2.0
@@ -58,7 +56,7 @@ class Following(Worker):
         while (look := self._wait()) is not None:
             try:
                 look()
-            except (PulsarSparkError, OSError, DeltaError) as error:
+            except MAY_PASS as error:
                 self._logger.warning("new topics could not be listed; the client tries again: %s", error)
 
     def _wait(self) -> Callable[[], None] | None:

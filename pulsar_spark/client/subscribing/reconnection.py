@@ -3,10 +3,9 @@
 import logging
 from typing import Any
 
-from deltalake.exceptions import DeltaError
-
 from pulsar_spark.errors import PulsarSparkError, ServiceUnitNotReady, TopicNotFound
 from pulsar_spark.link.inbox import Reply
+from pulsar_spark.storage.delta.scan import MAY_PASS
 from pulsar_spark.storage.topics.topics import read_topic
 
 RECONNECT_SECONDS = 1.0
@@ -73,5 +72,5 @@ class Reconnection:
         topic = self._subscription.topic
         try:
             return read_topic(self._consumer._client._layout, topic.name).topic_id != topic.topic_id
-        except (PulsarSparkError, OSError, DeltaError):
+        except MAY_PASS:
             return False
